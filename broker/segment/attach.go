@@ -1,0 +1,283 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strconv"
+
+	"queen/stages"
+)
+
+// attachment is the work of one Attach: first everything below the tail is verified and nothing is removed, then what lies
+// behind the tail goes. Each step leaves a folder that the next Attach to the same tail brings to the same end:
+//
+//	temporary files go             nobody reads them
+//	sealed segments: index or scan a rebuilt index is written to a temporary name, synced, renamed
+//	last segment: scan up to tail
+//	indexes behind the tail go, folder synced    before the cut, so that no index outlives the frames it names
+//	higher segments go, last is cut, folder synced
+type attachment struct {
+	s        *Store
+	q        *queueLog
+	to       Tail
+	segments map[uint32]int64 // number -> length of the .seg file
+	indexes  map[uint32]bool
+	behind   []string // names that go
+}
+
+// Attach takes over the files of a queue at boot: `to` is what the state stores. Files may hold more, which is removed from
+// the disk for good, but not less (ErrShort). Damage below the tail in anything that is scanned, and a tail that is not the
+// end of a frame, wraps stages.ErrDamaged and names file and place; then nothing was removed. Call it before the first Append.
+func (s *Store) Attach(queue stages.QueueID, to Tail) error {
+	s.mu.Lock()
+	known, err := s.queues[queue], s.usable()
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if known != nil {
+		return fmt.Errorf("attach queue %d: it is attached already", queue)
+	}
+	a := &attachment{s: s, q: s.newLog(queue), to: to, segments: make(map[uint32]int64), indexes: make(map[uint32]bool)}
+	if err := a.list(); err != nil {
+		return fmt.Errorf("attach queue %d: %w", queue, err)
+	}
+	if err := a.verify(); err != nil {
+		return fmt.Errorf("attach queue %d: %w", queue, err)
+	}
+	if err := a.cut(); err != nil {
+		return fmt.Errorf("attach queue %d: %w", queue, err)
+	}
+	a.q.tail = to
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queues[queue] = a.q
+	return nil
+}
+
+// list reads the folder, removes temporary files, and notes what lies behind the tail.
+func (a *attachment) list() error {
+	fsys, dir := a.s.o.FS, a.q.dir
+	names, err := fsys.List(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list %s: %w", dir, err)
+	}
+	a.q.made = true
+	a.s.markDir(a.s.o.Dir)
+	slices.Sort(names)
+	for _, name := range names {
+		seg, ext, ok := parseName(name)
+		switch {
+		case !ok:
+		case ext == segmentExt && seg <= a.to.Seg:
+			info, err := fsys.Stat(fsys.PathJoin(dir, name))
+			if err != nil {
+				return fmt.Errorf("stat %s: %w", name, err)
+			}
+			a.segments[seg] = info.Size()
+		case ext == indexExt && seg <= a.to.Seg:
+			a.indexes[seg] = true
+		case ext == segmentExt || ext == indexExt:
+			a.behind = append(a.behind, name)
+		case ext == segmentExt+tempExt || ext == indexExt+tempExt:
+			if err := fsys.Remove(fsys.PathJoin(dir, name)); err != nil {
+				return fmt.Errorf("remove %s: %w", name, err)
+			}
+			a.s.markDir(dir)
+		}
+	}
+	return nil
+}
+
+func (a *attachment) path(name string) string { return a.s.o.FS.PathJoin(a.q.dir, name) }
+
+// verify fills the log with what lies below the tail.
+func (a *attachment) verify() error {
+	for seg := uint32(1); seg <= a.to.Seg; seg++ {
+		size, ok := a.segments[seg]
+		wanted := int64(segmentHeaderLen + frameHeaderLen)
+		if seg == a.to.Seg {
+			wanted = max(wanted, a.to.Len)
+		}
+		if !ok || size < wanted {
+			return &ShortError{File: a.path(segmentName(seg)), Wanted: wanted, Found: size}
+		}
+		var err error
+		if seg < a.to.Seg || a.to.Len >= a.s.o.SealBytes {
+			err = a.openSealed(seg, size)
+		} else {
+			err = a.openLast(seg)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openSealed takes a sealed segment by its index, or by scanning it when the index is no use.
+func (a *attachment) openSealed(seg uint32, size int64) error {
+	end := size
+	if seg == a.to.Seg {
+		end = a.to.Len
+	}
+	x, err := a.readIndex(seg)
+	if err != nil {
+		return err
+	}
+	if x != nil && x.size > size {
+		return &ShortError{File: a.path(segmentName(seg)), Wanted: x.size, Found: size}
+	}
+	if x == nil || x.size != end || end != size {
+		if x, err = a.rebuild(seg, end); err != nil {
+			return err
+		}
+	} else if err := a.checkHeader(seg); err != nil {
+		return err
+	}
+	if x.first < a.q.last {
+		return damaged(a.path(segmentName(seg)), segmentHeaderLen, fmt.Errorf("stamp %d after %d", x.first, a.q.last))
+	}
+	a.q.sealed = append(a.q.sealed, x)
+	a.q.last = x.last
+	return nil
+}
+
+// readIndex returns nil when there is no usable index.
+func (a *attachment) readIndex(seg uint32) (*sealed, error) {
+	if !a.indexes[seg] {
+		return nil, nil
+	}
+	path := a.path(indexName(seg))
+	f, err := a.s.o.FS.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	b, readErr := io.ReadAll(f)
+	if err := f.Close(); err != nil {
+		return nil, fmt.Errorf("close %s: %w", path, err)
+	}
+	if readErr != nil {
+		return nil, nil // unreadable is as good as missing
+	}
+	x, err := decodeIndex(b, a.q.id, seg)
+	if err != nil {
+		return nil, nil
+	}
+	return x, nil
+}
+
+func (a *attachment) checkHeader(seg uint32) error {
+	path := a.path(segmentName(seg))
+	f, err := a.s.o.FS.Open(path)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	b := make([]byte, segmentHeaderLen)
+	if err := errors.Join(readFull(f, path, b, 0), f.Close()); err != nil {
+		return err
+	}
+	if err := checkSegmentHeader(b, a.q.id, seg); err != nil {
+		return damaged(path, 0, err)
+	}
+	return nil
+}
+
+// rebuild makes the index of a sealed segment again.
+func (a *attachment) rebuild(seg uint32, end int64) (*sealed, error) {
+	entries, err := scan(a.s.o.FS, a.path(segmentName(seg)), end, a.q.id, seg)
+	if err != nil {
+		return nil, err
+	}
+	index := encodeIndex(a.q.id, seg, entries, sortedPositions(entries))
+	x := newSealed(seg, index)
+	return x, a.s.writeFile(a.q, indexName(seg), index)
+}
+
+// openLast takes the open segment up to the tail.
+func (a *attachment) openLast(seg uint32) error {
+	path := a.path(segmentName(seg))
+	entries, err := scan(a.s.o.FS, path, a.to.Len, a.q.id, seg)
+	if err != nil {
+		var short *ShortError
+		if errors.As(err, &short) { // the file is long enough: the tail is not the end of a frame
+			return damaged(path, a.to.Len, errors.New("the tail that the state stores lies inside a frame"))
+		}
+		return err
+	}
+	if entryTS(entries) < a.q.last {
+		return damaged(path, segmentHeaderLen, fmt.Errorf("stamp %d after %d", entryTS(entries), a.q.last))
+	}
+	a.q.open, a.q.entries, a.q.sorted = true, entries, sortBlocks(nil, entries)
+	a.q.last = entryTS(entryAt(entries, len(entries)/entryLen-1))
+	if a.indexes[seg] {
+		a.behind = append(a.behind, indexName(seg))
+	}
+	return nil
+}
+
+// cut removes what lies behind the tail and makes that, and what verify wrote, durable.
+func (a *attachment) cut() error {
+	if !a.q.made {
+		return nil
+	}
+	slices.SortFunc(a.behind, func(x, y string) int { return compareNames(y, x) }) // indexes first, highest number first
+	for i, name := range a.behind {
+		if i > 0 && isIndex(a.behind[i-1]) && !isIndex(name) {
+			if err := a.s.syncDir(a.q.dir); err != nil {
+				return err
+			}
+		}
+		if err := a.s.o.FS.Remove(a.path(name)); err != nil {
+			return fmt.Errorf("remove %s: %w", a.path(name), err)
+		}
+	}
+	if err := a.s.syncDir(a.q.dir); err != nil {
+		return err
+	}
+	if size := a.segments[a.to.Seg]; size > a.to.Len {
+		return a.s.truncate(a.q.dir, a.path(segmentName(a.to.Seg)), a.to.Len)
+	}
+	return nil
+}
+
+func isIndex(name string) bool {
+	_, ext, _ := parseName(name)
+	return ext == indexExt
+}
+
+// compareNames orders segments before indexes, then by number.
+func compareNames(a, b string) int {
+	if isIndex(a) != isIndex(b) {
+		if isIndex(a) {
+			return 1
+		}
+		return -1
+	}
+	return slices.Compare([]byte(a), []byte(b))
+}
+
+// Forget removes at boot the folders of queues that the state does not know: they were made by entries that it will apply again.
+func (s *Store) Forget(known func(stages.QueueID) bool) error {
+	names, err := s.o.FS.List(s.o.Dir)
+	if err != nil {
+		return fmt.Errorf("list %s: %w", s.o.Dir, err)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		b, err := strconv.ParseUint(name, 16, 64)
+		if err != nil || name != s.o.FS.PathBase(s.queueDir(stages.QueueID(b))) || known(stages.QueueID(b)) {
+			continue
+		}
+		if err := s.o.FS.RemoveAll(s.o.FS.PathJoin(s.o.Dir, name)); err != nil {
+			return fmt.Errorf("remove the folder of queue %d: %w", b, err)
+		}
+	}
+	return s.syncDir(s.o.Dir)
+}

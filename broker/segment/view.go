@@ -1,0 +1,236 @@
+package segment
+
+import (
+	"encoding/binary"
+	"errors"
+	"iter"
+	"slices"
+	"sort"
+
+	"queen/stages"
+)
+
+// View is what a queue's log held at one moment. It is a value; nothing it shows changes while the log grows behind it. It may be
+// used from many goroutines until the store is closed.
+//
+// Headers come from RAM for the open segment and from index files for sealed ones, a few thousand at a time; every chunk read
+// is compared with the checksum taken at boot or at the seal, so damage is an error that wraps stages.ErrDamaged and names
+// file and place, never a wrong or missing header.
+type View struct {
+	s       *Store
+	queue   stages.QueueID
+	dir     string
+	sealed  []*sealed
+	entries []byte     // of the open segment, which is tail.Seg
+	sorted  [][]uint32 // blocks of sortedBlock positions
+	tail    Tail
+}
+
+// Tail returns the end of the view.
+func (v View) Tail() Tail { return v.tail }
+
+// Headers yields the appends with from <= TS < before in stamp order. An error ends the sequence.
+func (v View) Headers(from, before stages.Micros) iter.Seq2[stages.Header, error] {
+	return func(yield func(stages.Header, error) bool) {
+		for _, x := range v.sealed {
+			if x.last < from {
+				continue
+			}
+			if x.first >= before {
+				return
+			}
+			// Appends stamped `from` may begin in the chunk before the first one that starts at or above it.
+			c := sort.Search(len(x.chunks), func(i int) bool { return x.chunks[i].first >= from })
+			more, err := v.each(x, max(c-1, 0), func(e []byte) bool {
+				ts := entryTS(e)
+				return ts < from || ts < before && yield(entryHeader(e, v.s.o.Generation, x.seg), nil)
+			})
+			if err != nil {
+				yield(stages.Header{}, err)
+			}
+			if !more {
+				return
+			}
+		}
+		n := len(v.entries) / entryLen
+		i := sort.Search(n, func(i int) bool { return entryTS(entryAt(v.entries, i)) >= from })
+		for ; i < n; i++ {
+			e := entryAt(v.entries, i)
+			if entryTS(e) >= before || !yield(entryHeader(e, v.s.o.Generation, v.tail.Seg), nil) {
+				return
+			}
+		}
+	}
+}
+
+// After yields the frames that begin at or behind t, in file order. An error ends the sequence.
+func (v View) After(t Tail) iter.Seq2[stages.Header, error] {
+	return func(yield func(stages.Header, error) bool) {
+		for _, x := range v.sealed {
+			if x.seg < t.Seg || x.seg == t.Seg && x.size <= t.Len {
+				continue
+			}
+			start := int64(0)
+			if x.seg == t.Seg {
+				start = t.Len
+			}
+			c := sort.Search(len(x.chunks), func(i int) bool { return int64(x.chunks[i].off) > start })
+			more, err := v.each(x, max(c-1, 0), func(e []byte) bool {
+				return int64(entryOff(e)) < start || yield(entryHeader(e, v.s.o.Generation, x.seg), nil)
+			})
+			if err != nil {
+				yield(stages.Header{}, err)
+			}
+			if !more {
+				return
+			}
+		}
+		if v.tail.Seg < t.Seg {
+			return
+		}
+		n, i := len(v.entries)/entryLen, 0
+		if v.tail.Seg == t.Seg {
+			i = sort.Search(n, func(i int) bool { return int64(entryOff(entryAt(v.entries, i))) >= t.Len })
+		}
+		for ; i < n; i++ {
+			if !yield(entryHeader(entryAt(v.entries, i), v.s.o.Generation, v.tail.Seg), nil) {
+				return
+			}
+		}
+	}
+}
+
+// chunksPerRead is how many chunks of an index file one read takes: 96 KiB.
+const chunksPerRead = 64
+
+// each calls fn for the entries of a sealed segment from chunk c on, until fn says no. more tells that it never did.
+func (v View) each(x *sealed, c int, fn func(e []byte) bool) (more bool, err error) {
+	f, err := v.openIndex(x)
+	if err != nil {
+		return false, err
+	}
+	defer v.s.handles.release(f)
+	return eachEntry(f, x, c, fn)
+}
+
+func eachEntry(f *handle, x *sealed, c int, fn func(e []byte) bool) (more bool, err error) {
+	buf := make([]byte, min(chunksPerRead, len(x.chunks)-c)*chunkEntries*entryLen)
+	for c < len(x.chunks) {
+		last := min(c+chunksPerRead, len(x.chunks)) - 1
+		start, _ := x.chunkPlace(c)
+		end, length := x.chunkPlace(last)
+		b := buf[:end+int64(length)-start]
+		if err := readFull(f, f.path, b, start); err != nil {
+			return false, err
+		}
+		for ; c <= last; c++ {
+			off, n := x.chunkPlace(c)
+			part := b[off-start:][:n]
+			if checksum(part) != x.chunks[c].sum {
+				return false, damaged(f.path, off, errChanged)
+			}
+			for ; len(part) > 0; part = part[entryLen:] {
+				if !fn(part[:entryLen]) {
+					return false, nil
+				}
+			}
+		}
+	}
+	return true, nil
+}
+
+var errChanged = errors.New("index differs from what was verified when it was opened")
+
+func (v View) openIndex(x *sealed) (*handle, error) {
+	return v.s.handles.acquire(v.s.o.FS.PathJoin(v.dir, indexName(x.seg)))
+}
+
+// Find returns the append of partition p that holds this offset, looking from the newest segment to the oldest.
+func (v View) Find(p stages.PartitionID, offset int64) (stages.Header, bool, error) {
+	if e := v.findOpen(p, offset); e != nil {
+		return entryHeader(e, v.s.o.Generation, v.tail.Seg), true, nil
+	}
+	for _, x := range slices.Backward(v.sealed) {
+		e, err := v.findSealed(x, p, offset)
+		if err != nil {
+			return stages.Header{}, false, err
+		}
+		if e != nil {
+			return entryHeader(e, v.s.o.Generation, x.seg), true, nil
+		}
+	}
+	return stages.Header{}, false, nil
+}
+
+// findOpen walks the youngest entries back and then asks each sorted block.
+func (v View) findOpen(p stages.PartitionID, offset int64) []byte {
+	for i := len(v.entries)/entryLen - 1; i >= len(v.sorted)*sortedBlock; i-- {
+		if e := entryAt(v.entries, i); holds(e, p, offset) {
+			return e
+		}
+	}
+	for _, block := range slices.Backward(v.sorted) {
+		entry := func(i int) []byte { return entryAt(v.entries, int(block[i])) }
+		n := sort.Search(len(block), func(i int) bool {
+			return compareKey(entryPartition(entry(i)), entryBase(entry(i)), p, offset) > 0
+		})
+		if n > 0 && holds(entry(n-1), p, offset) {
+			return entry(n - 1)
+		}
+	}
+	return nil
+}
+
+// findSealed finds the run in RAM, reads it, and searches in it, reading the chunk of each entry it looks at: some six reads of
+// 1.5 KiB, each verified.
+func (v View) findSealed(x *sealed, p stages.PartitionID, offset int64) ([]byte, error) {
+	r := sort.Search(len(x.runs), func(i int) bool { return compareKey(x.runs[i].partition, x.runs[i].base, p, offset) > 0 }) - 1
+	if r < 0 {
+		return nil, nil
+	}
+	f, err := v.openIndex(x)
+	if err != nil {
+		return nil, err
+	}
+	defer v.s.handles.release(f)
+	return findInRun(f, x, r, p, offset)
+}
+
+func findInRun(f *handle, x *sealed, r int, p stages.PartitionID, offset int64) ([]byte, error) {
+	off, length := x.runPlace(r)
+	positions := make([]byte, length)
+	if err := readFull(f, f.path, positions, off); err != nil {
+		return nil, err
+	}
+	if checksum(positions) != x.runs[r].sum {
+		return nil, damaged(f.path, off, errChanged)
+	}
+	buf := make([]byte, chunkEntries*entryLen)
+	entry := func(i int) ([]byte, error) {
+		pos := int(binary.BigEndian.Uint32(positions[4*i:]))
+		off, n := x.chunkPlace(pos / chunkEntries)
+		part := buf[:n]
+		if err := readFull(f, f.path, part, off); err != nil {
+			return nil, err
+		}
+		if checksum(part) != x.chunks[pos/chunkEntries].sum {
+			return nil, damaged(f.path, off, errChanged)
+		}
+		return entryAt(part, pos%chunkEntries), nil
+	}
+	n, err := lastAtOrBelow(length/4, p, offset, func(i int) (stages.PartitionID, int64, error) {
+		e, err := entry(i)
+		if err != nil {
+			return 0, 0, err
+		}
+		return entryPartition(e), entryBase(e), nil
+	})
+	if err != nil || n == 0 {
+		return nil, err
+	}
+	e, err := entry(n - 1)
+	if err != nil || !holds(e, p, offset) {
+		return nil, err
+	}
+	return e, nil
+}
