@@ -1,0 +1,160 @@
+package broker
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Names in the data folder (docs/formats.md section 1).
+const (
+	formatFile  = "FORMAT"
+	formatTemp  = "FORMAT.tmp"
+	lockFile    = "LOCK"
+	raftDir     = "raft"
+	stateDir    = "state"
+	segmentsDir = "segments"
+
+	formatLine = "queen data 1"
+)
+
+// seedOf reads FORMAT, or makes it with a seed from random when the folder has none. The seed of a cluster is made once.
+func seedOf(disk vfs.FS, dir string, random io.Reader) (seed [16]byte, err error) {
+	text, err := readFile(disk, filepath.Join(dir, formatFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := mustBeNew(disk, dir); err != nil {
+			return seed, err
+		}
+		if _, err := io.ReadFull(random, seed[:]); err != nil {
+			return seed, fmt.Errorf("cluster seed: %w", err)
+		}
+		return seed, writeFormat(disk, dir, seed)
+	case err != nil:
+		return seed, fmt.Errorf("data folder: %w", err)
+	}
+	return parseFormat(dir, text)
+}
+
+// mustBeNew refuses a folder that lost its FORMAT: a second seed would give every id another UUID.
+func mustBeNew(disk vfs.FS, dir string) error {
+	for _, name := range []string{raftDir, stateDir, segmentsDir} {
+		inside, err := disk.List(filepath.Join(dir, name))
+		if err == nil && len(inside) > 0 {
+			return fmt.Errorf("data folder %s holds %s but no %s: restore that file from a copy, or choose an empty folder", dir, name, formatFile)
+		}
+	}
+	return nil
+}
+
+func parseFormat(dir, text string) (seed [16]byte, err error) {
+	first, rest, _ := strings.Cut(text, "\n")
+	if first != formatLine {
+		return seed, fmt.Errorf("data folder %s has the format %q, this binary reads %q: use the binary that wrote it, or a newer one", dir, first, formatLine)
+	}
+	word, found := strings.CutPrefix(strings.TrimSuffix(rest, "\n"), "seed ")
+	if n, err := hex.Decode(seed[:], []byte(word)); !found || len(word) != 32 || err != nil || n != 16 {
+		return seed, fmt.Errorf("data folder %s: %s is damaged (%q), restore it from a copy", dir, formatFile, text)
+	}
+	return seed, nil
+}
+
+// writeFormat puts FORMAT in place so that a crash leaves the whole file or none.
+func writeFormat(disk vfs.FS, dir string, seed [16]byte) error {
+	temp := filepath.Join(dir, formatTemp)
+	f, err := disk.Create(temp, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	_, err = fmt.Fprintf(f, "%s\nseed %x\n", formatLine, seed)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", temp, err)
+	}
+	if err := disk.Rename(temp, filepath.Join(dir, formatFile)); err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	return syncDir(disk, dir)
+}
+
+func syncDir(disk vfs.FS, dir string) error {
+	d, err := disk.OpenDir(dir)
+	if err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("sync %s: %w", dir, err)
+	}
+	return nil
+}
+
+func readFile(disk vfs.FS, name string) (string, error) {
+	f, err := disk.Open(name)
+	if err != nil {
+		return "", err
+	}
+	const most = 4096 // FORMAT has two lines
+	text, err := io.ReadAll(io.LimitReader(f, most))
+	return string(text), errors.Join(err, f.Close())
+}
+
+// makeFolder makes the data folder itself, durably.
+func makeFolder(disk vfs.FS, dir string) error {
+	if _, err := disk.Stat(dir); err == nil {
+		return nil
+	}
+	if err := disk.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	return syncDir(disk, filepath.Dir(dir))
+}
+
+// makeParts makes the folders inside it, durably: a raft log that is synced in a folder whose own entry is not could vanish as
+// a whole.
+func makeParts(disk vfs.FS, dir string) error {
+	for _, name := range []string{raftDir, stateDir, segmentsDir} {
+		if err := disk.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			return fmt.Errorf("data folder: %w", err)
+		}
+	}
+	return syncDir(disk, dir)
+}
+
+// lock is a flock held on LOCK for as long as the node runs. The kernel drops it with the process, however that ends.
+type lock struct{ file *os.File }
+
+// takeLock locks the data folder, or says who is in the way.
+func takeLock(dir string) (*lock, error) {
+	name := filepath.Join(dir, lockFile)
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil {
+		return &lock{file: f}, nil
+	}
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = fmt.Errorf("data folder %s is in use by another process: stop that process, or start this one with another folder", dir)
+	} else {
+		err = fmt.Errorf("lock %s: %w", name, err)
+	}
+	return nil, errors.Join(err, f.Close())
+}
+
+func (l *lock) release() error {
+	if l == nil {
+		return nil
+	}
+	return l.file.Close()
+}

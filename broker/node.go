@@ -1,0 +1,270 @@
+package broker
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/uuid"
+	"github.com/rs/zerolog"
+
+	"queen/broker/command"
+	"queen/broker/raftnode"
+	"queen/broker/segment"
+	"queen/broker/state"
+	"queen/stages"
+)
+
+// Options of a Broker. Dir, NodeID, Now and Fatal are required.
+type Options struct {
+	Dir    string           // data folder; made when missing
+	NodeID int              // raft id and address of this node, 1 or more
+	Now    func() time.Time // wall clock
+	// Elapsed is a monotonic clock, from any fixed moment. Nil: what Now's monotonic reading says.
+	Elapsed func() time.Duration
+	Log     zerolog.Logger
+	// FS holds everything but the raft log. Nil: the disk, and then the folder is locked against other processes.
+	FS        vfs.FS
+	OpenStore func(dir string) (raftnode.Store, error) // the raft log; nil: on disk
+	Rand      io.Reader                                // cluster seed and request ids; nil: crypto/rand
+	SealBytes int64                                    // length at which a segment is sealed; 0: 64 MiB
+	// Fatal is told once of an error after which only a restart is safe. It must not wait for Close.
+	Fatal func(error)
+}
+
+// Validate reports every problem.
+func (o Options) Validate() error {
+	var errs []error
+	if o.Dir == "" {
+		errs = append(errs, errors.New("broker: no data folder"))
+	}
+	if o.NodeID < 1 {
+		errs = append(errs, fmt.Errorf("broker: node id %d, must be 1 or more", o.NodeID))
+	}
+	if o.Now == nil {
+		errs = append(errs, errors.New("broker: no clock"))
+	}
+	if o.Fatal == nil {
+		errs = append(errs, errors.New("broker: no handler of fatal errors"))
+	}
+	return errors.Join(errs...)
+}
+
+// Broker is one node: the replicated log and the state that it leads to.
+//
+// Opening: lock, FORMAT, segments, state (cuts the segments to what it knows), raft (replays what the state misses), found.
+// Closing is the reverse: raft, so that nothing is applied any more; state, which flushes; segments; lock.
+//
+// Invariant: whatever the interfaces below show was applied, and nothing is shown before everything that was in the log at
+// boot is applied.
+type Broker struct {
+	o     Options
+	disk  vfs.FS
+	lock  *lock
+	segs  *segment.Store
+	state *state.State
+	node  *raftnode.Node
+
+	wake    chan struct{}         // told by the machine when much was applied
+	full    atomic.Bool           // the disk has less than its reserve left
+	failure atomic.Pointer[error] // the first fatal error
+
+	stop  context.CancelFunc // of the flush loop
+	loop  sync.WaitGroup
+	close sync.Once
+	err   error // of Close
+}
+
+// New returns a broker that is not open yet.
+func New(o Options) (*Broker, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	b := &Broker{o: o, disk: o.FS, wake: make(chan struct{}, 1)}
+	if b.disk == nil {
+		b.disk = vfs.Default
+		abs, err := filepath.Abs(o.Dir) // whoever changes the working directory later must not move our files
+		if err != nil {
+			return nil, fmt.Errorf("data folder %s: %w", o.Dir, err)
+		}
+		b.o.Dir = abs
+	}
+	if o.Rand == nil {
+		b.o.Rand = rand.Reader
+	}
+	return b, nil
+}
+
+// Open opens the data folder and returns when this node leads and has applied everything that was in its log. When it fails,
+// nothing stays open.
+func (b *Broker) Open(ctx context.Context) error {
+	if err := b.open(ctx); err != nil {
+		return errors.Join(err, b.Close())
+	}
+	return nil
+}
+
+func (b *Broker) open(ctx context.Context) error {
+	dir := b.o.Dir
+	if err := makeFolder(b.disk, dir); err != nil {
+		return err
+	}
+	if b.o.FS == nil {
+		l, err := takeLock(dir)
+		if err != nil {
+			return err
+		}
+		b.lock = l
+	}
+	seed, err := seedOf(b.disk, dir, b.o.Rand)
+	if err != nil {
+		return err
+	}
+	if err := makeParts(b.disk, dir); err != nil {
+		return err
+	}
+	var generation [4]byte // of references: another one at each boot
+	if _, err := io.ReadFull(b.o.Rand, generation[:]); err != nil {
+		return fmt.Errorf("generation of the segments: %w", err)
+	}
+	b.segs, err = segment.Open(segment.Options{FS: b.disk, Dir: filepath.Join(dir, segmentsDir), SealBytes: b.o.SealBytes,
+		Generation: binary.BigEndian.Uint32(generation[:])})
+	if err != nil {
+		return fmt.Errorf("open segments: %w", err)
+	}
+	b.state, err = state.Open(state.Options{FS: b.disk, Dir: filepath.Join(dir, stateDir), Segments: b.segs, Fatal: b.fatal})
+	if err != nil {
+		return fmt.Errorf("open state: %w", err)
+	}
+	if err := b.sameSeed(seed); err != nil {
+		return err // before raft runs: it would apply another cluster's log
+	}
+	b.node, err = raftnode.Open(ctx, raftnode.Options{
+		Dir: filepath.Join(dir, raftDir), NodeID: strconv.Itoa(b.o.NodeID), Now: b.o.Now, Elapsed: b.o.Elapsed, Log: b.o.Log,
+		OpenStore: b.o.OpenStore, Rand: b.o.Rand, Fatal: b.fatal,
+		CacheBytes: -1, // one node: no follower reads the log back
+	}, machine{State: b.state, wake: b.wake})
+	if err != nil {
+		return err
+	}
+	if err := b.found(ctx, seed); err != nil {
+		return err
+	}
+	b.watchDisk()
+	loop, stop := context.WithCancel(context.Background())
+	b.stop = stop
+	b.loop.Go(func() { b.flushLoop(loop) })
+	return nil
+}
+
+// found gives the cluster its seed, once.
+func (b *Broker) found(ctx context.Context, seed [16]byte) error {
+	if _, known := b.state.Seed(); !known {
+		if _, err := b.node.Propose(ctx, command.KindFound, seed[:]); err != nil {
+			return fmt.Errorf("found the cluster: %w", err)
+		}
+	}
+	return b.sameSeed(seed)
+}
+
+// sameSeed refuses a folder whose parts come from two clusters.
+func (b *Broker) sameSeed(seed [16]byte) error {
+	if have, known := b.state.Seed(); known && have != seed {
+		return fmt.Errorf("data folder %s: %s has the seed %x but the state was founded with %x: its parts come from two clusters, restore the folder from one copy",
+			b.o.Dir, formatFile, seed, have)
+	}
+	return nil
+}
+
+// fatal ends the node's work: the owner is told, and nothing is flushed any more.
+func (b *Broker) fatal(err error) {
+	if b.failure.CompareAndSwap(nil, &err) {
+		b.o.Fatal(err)
+	}
+}
+
+// Close stops the node in order and flushes what it applied. It is safe to call twice.
+func (b *Broker) Close() error {
+	b.close.Do(func() {
+		var errs []error
+		if b.stop != nil {
+			b.stop()
+			b.loop.Wait()
+		}
+		if b.node != nil {
+			errs = append(errs, b.node.Close())
+		}
+		if b.state != nil {
+			errs = append(errs, b.state.Close()) // flushes, unless it failed
+		}
+		if b.segs != nil {
+			errs = append(errs, b.segs.Close())
+		}
+		errs = append(errs, b.lock.release())
+		b.err = errors.Join(errs...)
+	})
+	return b.err
+}
+
+// Propose makes one command durable and applied, and returns what the state made of it (raftnode.Node.Propose). A push is
+// refused with raftnode.ErrDiskFull while the disk has less than its reserve left.
+func (b *Broker) Propose(ctx context.Context, kind command.Kind, body []byte) (any, error) {
+	switch {
+	case b.failure.Load() != nil:
+		return nil, raftnode.ErrNoLeader
+	case kind == command.KindPush && b.full.Load():
+		return nil, raftnode.ErrDiskFull
+	}
+	return b.node.Propose(ctx, kind, body)
+}
+
+// State is the applied state of this node.
+func (b *Broker) State() *state.State { return b.state }
+
+// Node is the raft node.
+func (b *Broker) Node() *raftnode.Node { return b.node }
+
+// Status is a picture of this node's replication.
+func (b *Broker) Status() raftnode.Status {
+	s := b.node.Status()
+	if f := b.failure.Load(); f != nil {
+		s.Ready, s.Failure = false, (*f).Error()
+	}
+	return s
+}
+
+// Log is the applied state of one tenant as the sink reads it. The broker must be open.
+func (b *Broker) Log(tenant string) stages.Log {
+	id, err := tenantID(tenant)
+	return &log{state: b.state, segs: b.segs, tenant: id, bad: err}
+}
+
+// KV is the namespace queen-s3 of one tenant. The broker must be open.
+func (b *Broker) KV(tenant string) stages.KV {
+	id, err := tenantID(tenant)
+	return &documents{propose: b.Propose, tenant: id, bad: err}
+}
+
+// Queues finds the queues of one tenant. The broker must be open.
+func (b *Broker) Queues(tenant string) stages.Queues {
+	id, err := tenantID(tenant)
+	return &queues{state: b.state, tenant: id, bad: err}
+}
+
+// tenantID reads a tenant's UUID. A name that is none has no queues and no documents.
+func tenantID(tenant string) ([16]byte, error) {
+	id, err := uuid.Parse(tenant)
+	if err != nil {
+		return id, fmt.Errorf("tenant %q: %w", tenant, err)
+	}
+	return id, nil
+}

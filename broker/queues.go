@@ -1,0 +1,50 @@
+package broker
+
+import (
+	"queen/broker/state"
+	"queen/stages"
+)
+
+// queues finds queues of one tenant in the applied state.
+type queues struct {
+	state  *state.State
+	tenant [16]byte
+	bad    error // the tenant's name is no UUID: it has no queues
+}
+
+var _ stages.Queues = (*queues)(nil)
+
+// Find returns the queue with this name.
+func (q *queues) Find(name string) (found stages.QueueInfo, ok bool) {
+	if q.bad != nil {
+		return found, false
+	}
+	err := q.state.Read(func(r *state.Reader) error {
+		row, is := r.Queue(q.tenant, name)
+		if is {
+			found, ok = stages.QueueInfo{ID: row.ID, Name: row.Name}, true
+		}
+		return nil
+	})
+	return found, ok && err == nil
+}
+
+// List returns all queues in creation order, nil when the state has failed.
+func (q *queues) List() []stages.QueueInfo {
+	if q.bad != nil {
+		return nil
+	}
+	var list []stages.QueueInfo
+	err := q.state.Read(func(r *state.Reader) error {
+		rows := r.Queues(q.tenant)
+		list = make([]stages.QueueInfo, 0, len(rows))
+		for _, row := range rows {
+			list = append(list, stages.QueueInfo{ID: row.ID, Name: row.Name})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil
+	}
+	return list
+}

@@ -1,0 +1,125 @@
+package raftnode
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/hashicorp/raft"
+)
+
+// defaultCacheBytes is how many bytes of the newest entries stay in memory for followers that read them back.
+const defaultCacheBytes = 64 << 20
+
+// entryOverhead is what a cached entry costs beside its data, bytes.
+const entryOverhead = 160
+
+// logs is the raft.LogStore that raft sees: the store on disk, behind a cache of the newest entries that is bounded in bytes
+// (raft.LogCache counts entries, and an entry may have 48 MiB), and a guard that tells a full disk from a broken one.
+//
+// The cache holds a contiguous run of entries that ends with the newest one stored here, or nothing.
+type logs struct {
+	store raft.LogStore
+	limit int64       // bytes; below 1 nothing is kept
+	fatal func(error) // called when a write failed in a way after which the disk cannot be trusted
+
+	full atomic.Bool // the newest write found the disk full
+
+	mu    sync.Mutex
+	run   []*raft.Log
+	bytes int64
+}
+
+var (
+	_ raft.LogStore          = (*logs)(nil)
+	_ raft.MonotonicLogStore = (*logs)(nil)
+)
+
+// FirstIndex returns the lowest index kept, 0 when the log is empty.
+func (l *logs) FirstIndex() (uint64, error) { return l.store.FirstIndex() }
+
+// LastIndex returns the highest index stored, 0 when the log is empty.
+func (l *logs) LastIndex() (uint64, error) { return l.store.LastIndex() }
+
+// IsMonotonic says whether the store below refuses gaps.
+func (l *logs) IsMonotonic() bool {
+	m, ok := l.store.(raft.MonotonicLogStore)
+	return ok && m.IsMonotonic()
+}
+
+// GetLog reads one entry, from memory when it is among the newest.
+func (l *logs) GetLog(index uint64, into *raft.Log) error {
+	if e := l.cached(index); e != nil {
+		*into = *e
+		return nil
+	}
+	return l.store.GetLog(index, into)
+}
+
+func (l *logs) cached(index uint64) *raft.Log {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.run) == 0 || index < l.run[0].Index || index-l.run[0].Index >= uint64(len(l.run)) {
+		return nil
+	}
+	return l.run[index-l.run[0].Index]
+}
+
+// StoreLog makes one entry durable.
+func (l *logs) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
+
+// StoreLogs makes entries durable with one fsync. A full disk is ErrDiskFull and can be tried again; after any other error
+// it is unknown what the disk holds, so the node ends (design section 4).
+func (l *logs) StoreLogs(entries []*raft.Log) error {
+	if err := l.store.StoreLogs(entries); err != nil {
+		l.forget()
+		if errors.Is(err, syscall.ENOSPC) {
+			l.full.Store(true)
+			return fmt.Errorf("%w: %w", ErrDiskFull, err)
+		}
+		err = fmt.Errorf("write the raft log: %w", err)
+		l.fatal(err)
+		return err
+	}
+	l.full.Store(false)
+	l.keep(entries)
+	return nil
+}
+
+// DeleteRange removes a prefix or a suffix of the log.
+func (l *logs) DeleteRange(from, to uint64) error {
+	l.forget()
+	return l.store.DeleteRange(from, to)
+}
+
+func (l *logs) keep(entries []*raft.Log) {
+	if l.limit < 1 || len(entries) == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.run); n > 0 && entries[0].Index != l.run[n-1].Index+1 {
+		l.run, l.bytes = nil, 0
+	}
+	for _, e := range entries {
+		l.run = append(l.run, e)
+		l.bytes += cost(e)
+	}
+	drop := 0
+	for l.bytes > l.limit && drop < len(l.run) {
+		l.bytes -= cost(l.run[drop])
+		l.run[drop] = nil // the array may outlive the slice
+		drop++
+	}
+	l.run = l.run[drop:]
+}
+
+func (l *logs) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.run, l.bytes = nil, 0
+}
+
+func cost(e *raft.Log) int64 { return int64(len(e.Data)) + int64(len(e.Extensions)) + entryOverhead }

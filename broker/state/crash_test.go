@@ -1,0 +1,175 @@
+package state_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"queen/broker/segment"
+	"queen/broker/state"
+)
+
+// crash is a disk as a crash left it.
+type crash struct {
+	fs      *vfs.MemFS
+	durable uint64 // index that a completed flush had made durable
+	applied uint64 // last index that may have been applied
+}
+
+// crashes takes clones of a disk in the middle of its operations, whoever makes them.
+type crashes struct {
+	fs               *vfs.MemFS
+	durable, applied atomic.Uint64
+
+	mu    sync.Mutex
+	rng   *rand.Rand
+	every int // about one clone in so many operations
+	taken []crash
+}
+
+// MaybeError is called before every operation on the disk.
+func (c *crashes) MaybeError(errorfs.Op) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rng.IntN(c.every) == 0 {
+		c.clone()
+	}
+	return nil
+}
+
+func (c *crashes) String() string { return "crashes" }
+
+// clone keeps all, some or nothing of what was not synced.
+func (c *crashes) clone() {
+	taken := crash{durable: c.durable.Load(), applied: c.applied.Load()}
+	cfg := vfs.CrashCloneCfg{UnsyncedDataPercent: []int{0, 0, 50, 100}[c.rng.IntN(4)], RNG: c.rng}
+	taken.fs = c.fs.CrashClone(cfg)
+	c.taken = append(c.taken, taken)
+}
+
+// TestCrash: whenever the process dies and whatever part of the unsynced bytes the disk keeps, what was flushed is there, the
+// state is that of some index, and after the rest of the log it is, row for row and record for record, the state of a
+// node that never died. So is a node that dies again on the way.
+func TestCrash(t *testing.T) {
+	const n = 120
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			entries := workload(seed, n)
+			wantDump, wantRows := reference(t, entries)
+			rng := rand.New(rand.NewPCG(seed, 99))
+			c := &crashes{fs: vfs.NewCrashableMem(), rng: rand.New(rand.NewPCG(seed, 5)), every: 25}
+			runWithFlushes(t, c, entries, rng)
+			if len(c.taken) < 20 {
+				t.Fatalf("only %d crashes", len(c.taken))
+			}
+			for i, crashed := range c.taken {
+				t.Logf("crash %d of %d: durable %d, applied %d", i, len(c.taken), crashed.durable, crashed.applied)
+				last := recovered(t, crashed, entries, rng)
+				if got := last.dump(); got != wantDump {
+					t.Fatalf("readers see\n%s\nwant\n%s", got, wantDump)
+				}
+				if got, err := last.Dump(); got != wantRows || err != nil {
+					t.Fatalf("%v, rows\n%s\nwant\n%s", err, got, wantRows)
+				}
+				last.close()
+			}
+		})
+	}
+}
+
+// reference returns what a node holds that applies all entries and never stops.
+func reference(t *testing.T, entries [][]byte) (dump, rows string) {
+	t.Helper()
+	n := newNode(t)
+	for i, e := range entries {
+		if _, err := n.Apply(uint64(i+1), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dump = n.dump()
+	rows, err := n.Dump()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dump, rows
+}
+
+// runWithFlushes applies all entries on a disk that takes clones, and flushes now and then: all of it, or only the rows as pebble
+// does by itself.
+func runWithFlushes(t *testing.T, c *crashes, entries [][]byte, rng *rand.Rand) {
+	t.Helper()
+	fs := errorfs.Wrap(c.fs, c)
+	segments, err := segment.Open(segment.Options{FS: fs, Dir: "segments", SealBytes: sealBytes, Generation: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := state.Open(state.Options{FS: fs, Dir: "state", Segments: segments, Fatal: func(err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, e := range entries {
+		c.applied.Store(uint64(i + 1))
+		if _, err := s.Apply(uint64(i+1), e); err != nil {
+			t.Fatal(err)
+		}
+		c.mu.Lock()
+		if c.rng.IntN(10) == 0 {
+			c.clone()
+		}
+		c.mu.Unlock()
+		flush := [24]func() error{s.Flush, s.FlushRows, s.FlushRows}[rng.IntN(24)]
+		if flush == nil {
+			continue
+		}
+		applied := s.Applied()
+		if err := flush(); err != nil {
+			t.Fatal(err)
+		}
+		c.durable.Store(applied)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := segments.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// recovered opens a disk after a crash and applies the rest of the log; half of the time the node dies once more on the way.
+func recovered(t *testing.T, crashed crash, entries [][]byte, rng *rand.Rand) *node {
+	t.Helper()
+	fs, durable, applied := crashed.fs, crashed.durable, crashed.applied
+	for gen := uint32(2); ; gen++ {
+		n := openNode(t, fs, gen)
+		from := n.Applied()
+		if from < durable || from > applied {
+			t.Fatalf("opened at index %d, want %d to %d", from, durable, applied)
+		}
+		upTo, again := uint64(len(entries)), gen == 2 && rng.IntN(2) == 0
+		if again {
+			upTo = from + rng.Uint64N(upTo-from+1)
+		}
+		for i := from; i < upTo; i++ {
+			if _, err := n.Apply(i+1, entries[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !again {
+			return n
+		}
+		if flush := [4]func() error{n.Flush, n.FlushRows}[rng.IntN(4)]; flush != nil {
+			if err := flush(); err != nil {
+				t.Fatal(err)
+			}
+			durable = n.Applied()
+		}
+		applied = n.Applied()
+		fs = fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng})
+		n.close()
+	}
+}

@@ -1,0 +1,198 @@
+package state
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"queen/broker/command"
+	"queen/broker/command/wire"
+	"queen/broker/segment"
+	"queen/stages"
+)
+
+// Table bytes of the rows that this package owns (docs/formats.md section 5). `K` and `X` belong to broker/kv, `D` to
+// broker/dedup.
+const (
+	tableMeta            = 'M'
+	tableQueueByName     = 'N'
+	tableQueue           = 'Q'
+	tablePartitionByName = 'P'
+	tablePartition       = 'R'
+	tableTail            = 'T'
+	tableHeads           = 'H'
+
+	rowVersion = 1
+)
+
+// meta is the one row of table M: how far the state is, and its counters.
+type meta struct {
+	applied       uint64        // raft index
+	now, led      stages.Micros // log clock, led clock
+	nextQueue     uint64
+	nextPartition uint64
+	nextVersion   uint64   // of documents
+	seed          [16]byte // zero before the cluster was founded
+}
+
+func (m *meta) append(dst []byte) []byte {
+	dst = append(dst, rowVersion)
+	for _, n := range []uint64{m.applied, uint64(m.now), uint64(m.led), m.nextQueue, m.nextPartition, m.nextVersion} {
+		dst = binary.BigEndian.AppendUint64(dst, n)
+	}
+	return append(dst, m.seed[:]...)
+}
+
+func decodeMeta(row []byte) (m meta, err error) {
+	r, err := versioned(row)
+	if err != nil {
+		return m, err
+	}
+	m = meta{applied: r.U64(), now: stages.Micros(r.I64()), led: stages.Micros(r.I64()),
+		nextQueue: r.U64(), nextPartition: r.U64(), nextVersion: r.U64(), seed: r.ID()}
+	return m, r.End()
+}
+
+// QueueRow is what is configured of a queue. It is never changed: a configure command makes a new one.
+type QueueRow struct {
+	ID              stages.QueueID
+	Tenant          [16]byte
+	Name            string
+	Namespace, Task string
+	Created         stages.Micros
+	Config          uint64           // version, from 1; every configure command adds 1
+	Options         []command.Option // those that were given a value, by number; see Option for the others
+}
+
+func (q *QueueRow) append(dst []byte) []byte {
+	dst = append(dst, rowVersion)
+	dst = append(dst, q.Tenant[:]...)
+	dst = wire.AppendString(dst, q.Name)
+	dst = wire.AppendString(dst, q.Namespace)
+	dst = wire.AppendString(dst, q.Task)
+	dst = binary.BigEndian.AppendUint64(dst, uint64(q.Created))
+	dst = binary.BigEndian.AppendUint64(dst, q.Config)
+	return command.AppendOptions(dst, q.Options)
+}
+
+func decodeQueue(id stages.QueueID, row []byte) (*QueueRow, error) {
+	r, err := versioned(row)
+	if err != nil {
+		return nil, err
+	}
+	q := &QueueRow{ID: id, Tenant: r.ID(), Name: r.String(), Namespace: r.String(), Task: r.String(),
+		Created: stages.Micros(r.I64()), Config: r.U64(), Options: command.ReadOptions(r)}
+	return q, r.End()
+}
+
+// Partition is one incarnation of a partition.
+type Partition struct {
+	ID      stages.PartitionID
+	Name    string
+	Created stages.Micros
+	Next    int64         // offset of the next record: the high watermark
+	Start   int64         // lowest offset that is kept
+	Last    stages.Micros // stamp of the last append; 0 = never written
+}
+
+func (p *Partition) append(dst []byte) []byte {
+	dst = append(dst, rowVersion)
+	dst = wire.AppendString(dst, p.Name)
+	for _, n := range []int64{int64(p.Created), p.Next, p.Start, int64(p.Last)} {
+		dst = binary.BigEndian.AppendUint64(dst, uint64(n))
+	}
+	return dst
+}
+
+func decodePartition(id stages.PartitionID, row []byte) (p Partition, err error) {
+	r, err := versioned(row)
+	if err != nil {
+		return p, err
+	}
+	p = Partition{ID: id, Name: r.String(), Created: stages.Micros(r.I64()),
+		Next: r.I64(), Start: r.I64(), Last: stages.Micros(r.I64())}
+	return p, r.End()
+}
+
+func appendTail(t segment.Tail, last stages.Micros) []byte {
+	return binary.BigEndian.AppendUint64(appendHeads(t), uint64(last))
+}
+
+func decodeTail(row []byte) (t segment.Tail, last stages.Micros, err error) {
+	r, err := versioned(row)
+	if err != nil {
+		return t, 0, err
+	}
+	t, last = segment.Tail{Seg: r.U32(), Len: r.I64()}, stages.Micros(r.I64())
+	return t, last, r.End()
+}
+
+func appendHeads(t segment.Tail) []byte {
+	b := binary.BigEndian.AppendUint32([]byte{rowVersion}, t.Seg)
+	return binary.BigEndian.AppendUint64(b, uint64(t.Len))
+}
+
+func decodeHeads(row []byte) (t segment.Tail, err error) {
+	r, err := versioned(row)
+	if err != nil {
+		return t, err
+	}
+	t = segment.Tail{Seg: r.U32(), Len: r.I64()}
+	return t, r.End()
+}
+
+// versioned returns a reader of what follows the version byte of a row.
+func versioned(row []byte) (*wire.Reader, error) {
+	if len(row) == 0 || row[0] != rowVersion {
+		return nil, fmt.Errorf("unknown row version in %x", row[:min(len(row), 1)])
+	}
+	return wire.NewReader(row[1:]), nil
+}
+
+// queueKey is the key of a row that a table has per queue.
+func queueKey(table byte, q stages.QueueID) []byte {
+	return binary.BigEndian.AppendUint64([]byte{table}, uint64(q))
+}
+
+func queueNameKey(tenant [16]byte, name string) []byte {
+	return append(append([]byte{tableQueueByName}, tenant[:]...), name...)
+}
+
+func partitionKey(q stages.QueueID, p stages.PartitionID) []byte {
+	return binary.BigEndian.AppendUint64(queueKey(tablePartition, q), uint64(p))
+}
+
+func partitionNameKey(q stages.QueueID, name string) []byte {
+	return append(queueKey(tablePartitionByName, q), name...)
+}
+
+// appendID is the value of a row that leads from a name to an id.
+func appendID(id uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{rowVersion}, id)
+}
+
+// get returns a copy of a row, nil when there is none.
+func get(r pebble.Reader, key []byte) ([]byte, error) {
+	v, done, err := r.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	row := append([]byte{}, v...)
+	return row, done.Close()
+}
+
+// scan calls fn for each row with lower <= key < upper, in byte order, until it returns false.
+func scan(r pebble.Reader, lower, upper []byte, fn func(key, value []byte) bool) error {
+	it, err := r.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok && fn(it.Key(), it.Value()); ok = it.Next() {
+	}
+	return errors.Join(it.Error(), it.Close())
+}

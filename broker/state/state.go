@@ -1,0 +1,159 @@
+package state
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"queen/broker/dedup"
+	"queen/broker/segment"
+	"queen/stages"
+)
+
+// Options say where the state lives.
+type Options struct {
+	FS       vfs.FS         // nil = the real one
+	Dir      string         // of pebble; made when missing
+	Segments *segment.Store // bodies of records. The caller closes it, after the State
+	// Fatal is called when the state can't go on: a sync that failed means that what was written may be lost, and only a
+	// restart from the raft log is safe. It has to end the process; it may return only where that is simulated.
+	Fatal func(error)
+}
+
+// State is the state machine.
+//
+// Invariants, each one with a test:
+//   - Apply is the only writer, and the effects of an entry become visible together: it holds the write lock from the first
+//     effect to the last, and readers look under the read lock.
+//   - The clock strictly rises with every command, whatever time was proposed (contract R4). The stamp of a push is the clock
+//     after its step, the same in all its partitions.
+//   - safeTime closes the past (design invariant 1): Applied and Now move last, after the frames are in the segments and the
+//     rows are in pebble. Whatever is applied later is stamped above.
+//   - TTLs run on the led clock, to which a command adds at most one second: no leap, pause or election expires anything.
+//   - Offsets of a partition are contiguous from 0; a push that is all duplicates consumes none and writes no frame.
+//   - What pebble holds on disk never names a frame that is not on disk too (flush.go), and pebble moves from entry to entry:
+//     the meta row and all effects of an entry are one batch. So after a crash the rows are those of some applied index, the
+//     segments are cut to them, and raft replays the rest.
+//   - An error inside Apply is final. The same entry would fail on every node, or this node's disk is at fault; either way
+//     nothing is answered any more.
+//
+// Outline of Apply:
+//  1. an index that is not above the applied one was done in an earlier life: no-op;
+//  2. decode all commands and the records in them, before the lock;
+//  3. take the write lock; for each command: step the clocks, then its effect (found, tick, push, kv, configure), which
+//     changes RAM, collects frames and puts rows in one pebble batch;
+//  4. sweep documents that the led clock has passed, at most 512;
+//  5. append the frames to the segments, queue by queue, and note each new tail in the batch;
+//  6. put the meta row in the batch and commit it, unsynced: the raft log is the log;
+//  7. publish: applied index and clock, release the lock, wake who waits for a change.
+type State struct {
+	opts     Options
+	db       *pebble.DB
+	segments *segment.Store
+
+	mu      sync.RWMutex
+	meta    meta
+	tenants map[[16]byte]*tenant
+	queues  map[stages.QueueID]*queue
+	filters dedup.Memory
+	dirty   []*queue      // queues with heads that their R rows do not have yet
+	expiry  stages.Micros // no document expires below this, on the led clock; 0 = not looked yet
+	failed  error         // final
+
+	applied   atomic.Uint64 // meta.applied, published
+	now       atomic.Int64  // meta.now, published
+	unflushed atomic.Int64  // bytes of entries applied since the last flush began
+
+	changedMu sync.Mutex
+	changed   chan struct{} // nil = nobody waits
+
+	flushMu  sync.Mutex // one flush at a time, and none after Close
+	closed   bool
+	unsynced atomic.Pointer[error] // a flush of pebble began although the segments could not be synced
+}
+
+// tenant holds the queues of one tenant.
+type tenant struct {
+	byName map[string]*queue
+	queues []*queue // in creation order
+}
+
+// queue is what RAM holds of a queue.
+type queue struct {
+	row        *QueueRow // never changed, only replaced
+	byName     map[string]*partition
+	partitions []*partition // in creation order, which is the order of their ids
+	last       stages.Micros
+	tail       segment.Tail // of its log
+	heads      segment.Tail // R rows count every frame below this place
+	dirty      []*partition
+	ids        *dedup.Index
+}
+
+// partition is what RAM holds of a partition.
+type partition struct {
+	Partition
+	dirty bool // its R row is behind
+}
+
+// Applied returns the raft index of the last entry whose effects can be read, 0 when there is none.
+func (s *State) Applied() uint64 { return s.applied.Load() }
+
+// Now returns the log clock: the safe time of this node. Whatever was applied up to it can be read.
+func (s *State) Now() stages.Micros { return stages.Micros(s.now.Load()) }
+
+// Seed returns the cluster seed; ok is false before the cluster was founded.
+func (s *State) Seed() (seed [16]byte, ok bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.meta.seed, s.meta.seed != [16]byte{}
+}
+
+// Unflushed returns the bytes of entries that were applied since the last flush began. After a crash raft replays about that
+// much.
+func (s *State) Unflushed() int64 { return s.unflushed.Load() }
+
+// Changed returns a channel that is closed when an entry is applied after this call. Take it first, then look, then wait.
+func (s *State) Changed() <-chan struct{} {
+	s.changedMu.Lock()
+	defer s.changedMu.Unlock()
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	return s.changed
+}
+
+// Read calls fn under the read lock: it sees whole entries only, and the next one waits for it. So fn makes short look-ups and
+// leaves with values; segment views may be used afterwards. The Reader is invalid once fn has returned.
+func (s *State) Read(fn func(r *Reader) error) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.failed != nil {
+		return s.failed
+	}
+	return fn(&Reader{s: s})
+}
+
+// publish makes an applied entry visible. The caller holds the write lock and is done with everything else.
+func (s *State) publish(size int) {
+	s.unflushed.Add(int64(size))
+	s.now.Store(int64(s.meta.now))
+	s.applied.Store(s.meta.applied)
+	s.changedMu.Lock()
+	defer s.changedMu.Unlock()
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+// fail ends the state: nothing is applied or read any more. The first error wins and is returned.
+func (s *State) fail(err error) error {
+	if s.failed == nil {
+		s.failed = fmt.Errorf("state: %w", err)
+	}
+	return s.failed
+}

@@ -1,0 +1,133 @@
+package state
+
+import (
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"queen/broker/dedup"
+	"queen/broker/kv"
+	"queen/broker/segment"
+	"queen/stages"
+)
+
+// transaction collects the effects of one entry: rows for one pebble batch, frames for the segments. RAM is changed in place,
+// under the write lock; if anything fails the state is at its end, so there is no way back to keep.
+type transaction struct {
+	s     *State
+	rows  *pebble.Batch
+	docs  *pebble.Batch // rows of documents, indexed so that they can be read back; nil until one is needed
+	ids   map[dedup.Key][dedup.ValueSize]byte
+	frame map[*queue][]segment.Frame
+	order []*queue // keys of frame, by first use
+}
+
+func (s *State) begin() *transaction {
+	return &transaction{s: s, rows: s.db.NewBatch()}
+}
+
+// now is the stamp of the command that is being applied.
+func (tx *transaction) now() stages.Micros { return tx.s.meta.now }
+
+// set puts a row into the batch.
+func (tx *transaction) set(key, value []byte) error { return tx.rows.Set(key, value, nil) }
+
+// addFrame notes a frame for the log of a queue. Stamps of a queue rise from frame to frame or stay.
+func (tx *transaction) addFrame(q *queue, f segment.Frame) {
+	if tx.frame == nil {
+		tx.frame = make(map[*queue][]segment.Frame)
+	}
+	if _, again := tx.frame[q]; !again {
+		tx.order = append(tx.order, q)
+	}
+	tx.frame[q] = append(tx.frame[q], f)
+}
+
+// appendFrames appends the noted frames to the segments and puts the new tails into the batch.
+func (tx *transaction) appendFrames() error {
+	for _, q := range tx.order {
+		frames := tx.frame[q]
+		_, tail, err := tx.s.segments.Append(q.row.ID, frames)
+		if err != nil {
+			return fmt.Errorf("append to queue %d: %w", q.row.ID, err)
+		}
+		q.tail, q.last = tail, frames[len(frames)-1].TS
+		if err := tx.set(queueKey(tableTail, q.row.ID), appendTail(q.tail, q.last)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commit writes all rows of the entry as one batch. It is not synced: what is lost in a crash, raft replays.
+func (tx *transaction) commit() error {
+	if tx.docs != nil {
+		if err := tx.rows.Apply(tx.docs, nil); err != nil {
+			return err
+		}
+	}
+	if err := tx.set([]byte{tableMeta}, tx.s.meta.append(nil)); err != nil {
+		return err
+	}
+	return tx.rows.Commit(pebble.NoSync)
+}
+
+// close releases the batches, committed or not.
+func (tx *transaction) close() {
+	_ = tx.rows.Close() // a batch that is closed twice or was committed has nothing left to fail
+	if tx.docs != nil {
+		_ = tx.docs.Close()
+	}
+}
+
+// idTx is the transaction as package dedup sees it. Ids of the same entry are found in a map: an indexed batch would cost more
+// than the look-up it saves.
+type idTx struct{ *transaction }
+
+var _ dedup.Tx = idTx{}
+
+func (t idTx) Get(key []byte) ([]byte, error) {
+	if v, ok := t.ids[dedup.Key(key)]; ok {
+		return v[:], nil
+	}
+	return get(t.s.db, key)
+}
+
+func (t idTx) Set(key, value []byte) error {
+	if t.ids == nil {
+		t.transaction.ids = make(map[dedup.Key][dedup.ValueSize]byte)
+	}
+	t.ids[dedup.Key(key)] = [dedup.ValueSize]byte(value)
+	return t.rows.Set(key, value, nil)
+}
+
+func (t idTx) DeleteRange(lower, upper []byte) error {
+	return t.rows.DeleteRange(lower, upper, nil)
+}
+
+// documentTx is the transaction as package kv sees it.
+type documentTx struct{ *transaction }
+
+var _ kv.Tx = documentTx{}
+
+// documents returns the transaction for changes of documents.
+func (tx *transaction) documents() documentTx {
+	if tx.docs == nil {
+		tx.docs = tx.s.db.NewIndexedBatch()
+	}
+	return documentTx{tx}
+}
+
+func (t documentTx) Get(key []byte) ([]byte, error) { return get(t.docs, key) }
+
+func (t documentTx) Set(key, value []byte) error { return t.docs.Set(key, value, nil) }
+
+func (t documentTx) Delete(key []byte) error { return t.docs.Delete(key, nil) }
+
+func (t documentTx) Scan(lower, upper []byte, fn func(key, value []byte) bool) error {
+	return scan(t.docs, lower, upper, fn)
+}
+
+func (t documentTx) NextVersion() uint64 { return t.s.meta.nextVersion }
+
+func (t documentTx) SetNextVersion(v uint64) { t.s.meta.nextVersion = v }
