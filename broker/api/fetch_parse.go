@@ -1,0 +1,132 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"queen/internal/jsontext"
+)
+
+// Limits of a fetch.
+const (
+	maxFetchEntries = 1024
+	maxFetchRecords = 10_000  // per entry
+	defaultMaxBytes = 1 << 20 // per entry, bytes of payload
+	maxMaxBytes     = 8 << 20
+	maxWaitMillis   = 30_000
+)
+
+// fetchEntry asks for records of one partition from an offset on.
+type fetchEntry struct {
+	queue, partition string
+	offset           int64
+	maxBytes         int
+}
+
+// fetchRequest is a checked fetch.
+type fetchRequest struct {
+	entries  []fetchEntry
+	waitMs   int64
+	minBytes int64
+}
+
+// parseFetch checks the body of a fetch. Every error is an *Error.
+func parseFetch(body []byte) (*fetchRequest, error) {
+	f := &fetchRequest{minBytes: 1}
+	c := jsontext.NewCursor(body)
+	seen := false
+	err := c.Object(func(name jsontext.Name) error {
+		switch {
+		case name.Is("entries"):
+			seen = true
+			f.entries = nil
+			return c.Array(func(i int) error { return f.parseEntry(c, i) })
+		case name.Is("maxWaitMs"):
+			return integer(c, "maxWaitMs", &f.waitMs)
+		case name.Is("minBytes"):
+			return integer(c, "minBytes", &f.minBytes)
+		}
+		_, err := c.Value()
+		return err
+	})
+	if err == nil {
+		err = c.End()
+	}
+	if err == nil && !seen {
+		err = &jsontext.Error{Offset: 0, Reason: "entries is missing"}
+	}
+	if err != nil {
+		if e, ok := err.(*Error); ok {
+			return nil, e
+		}
+		return nil, badBody(err)
+	}
+	f.waitMs = min(max(f.waitMs, 0), maxWaitMillis)
+	f.minBytes = min(f.minBytes, maxMaxBytes)
+	return f, nil
+}
+
+func (f *fetchRequest) parseEntry(c *jsontext.Cursor, i int) error {
+	if i == maxFetchEntries {
+		return refuse(codeBadRequest, fmt.Sprintf("too many entries: at most %d are allowed", maxFetchEntries))
+	}
+	e := fetchEntry{partition: defaultPartition}
+	maxBytes := int64(defaultMaxBytes)
+	err := c.Object(func(name jsontext.Name) error {
+		switch {
+		case name.Is("offset"):
+			return integer(c, "offset", &e.offset)
+		case name.Is("maxBytes"):
+			return integer(c, "maxBytes", &maxBytes)
+		}
+		v, err := c.Value()
+		if err != nil {
+			return err
+		}
+		switch {
+		case name.Is("queue"):
+			return setText(&e.queue, v, "queue")
+		case name.Is("partition") && v.Kind() == jsontext.Number:
+			e.partition = string(v.Text) // a name that looks like a number, sent as one
+		case name.Is("partition"):
+			return setText(&e.partition, v, "partition")
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if e.queue == "" {
+		return refuse(codeBadBody, fmt.Sprintf("bad body: entry %d: queue is missing", i))
+	}
+	if e.offset < 0 {
+		return refuse(codeBadBody, fmt.Sprintf("bad body: entry %d: offset is negative", i))
+	}
+	e.maxBytes = int(min(max(maxBytes, 1), maxMaxBytes))
+	f.entries = append(f.entries, e)
+	return nil
+}
+
+// setText sets a name; absent, null and empty keep what is there.
+func setText(to *string, v jsontext.Value, field string) error {
+	b, err := text(v, field)
+	if err == nil && len(b) > 0 {
+		*to = string(b)
+	}
+	return err
+}
+
+// integer reads a whole number; null keeps what is there. One beyond 64 bits is taken as the largest.
+func integer(c *jsontext.Cursor, field string, to *int64) error {
+	v, err := c.Value()
+	if err != nil || v.Kind() == jsontext.Null {
+		return err
+	}
+	n, perr := strconv.ParseInt(string(v.Text), 10, 64) // which saturates
+	if perr != nil && (v.Kind() != jsontext.Number || !errors.Is(perr, strconv.ErrRange)) {
+		return &jsontext.Error{Offset: v.Offset, Reason: field + " must be an integer"}
+	}
+	*to = n
+	return nil
+}

@@ -1,0 +1,112 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"queen/internal/jsontext"
+)
+
+// root is GET /.
+func (s *server) root(w http.ResponseWriter, _ *http.Request, _ []string) error {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Write([]byte("Queen " + s.o.Version + "\n"))
+	return nil
+}
+
+// stopping reports whether the node is on its way out.
+func (s *server) stopping() bool {
+	select {
+	case <-s.o.Stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// health is GET /health: 200 when a client may send its requests here.
+func (s *server) health(w http.ResponseWriter, _ *http.Request, _ []string) error {
+	st := s.o.Broker.Status()
+	word, status := "healthy", http.StatusOK
+	ready := st.Ready || st.Role != "leader" && st.Leader != "" // a leader also has to take proposals
+	if !ready || st.Failure != "" || s.stopping() {
+		word, status = "settling", http.StatusServiceUnavailable
+	}
+	b := member([]byte("{"), "status", word)
+	b = append(b, `,"engine":"raft"`...)
+	b = member(append(b, ','), "version", s.o.Version)
+	b = member(append(b, `,"raft":{`...), "role", st.Role)
+	b = appendBool(append(b, `,"leader":`...), st.Role == "leader")
+	b = appendInt(append(b, `,"term":`...), int64(st.Term))
+	b = appendInt(append(b, `,"applied":`...), int64(st.Applied))
+	b = appendInt(append(b, `,"commit":`...), int64(st.Commit))
+	b = appendInt(append(b, `,"lag":`...), int64(st.Commit-min(st.Applied, st.Commit)))
+	b = appendBool(append(b, `,"storageReady":`...), st.Failure == "")
+	b = append(b, `,"apply":{"failure":`...)
+	if st.Failure == "" {
+		b = append(b, "null"...)
+	} else {
+		b = jsontext.AppendQuoted(b, st.Failure)
+	}
+	writeJSON(w, status, append(b, `,"skipped":[]}}}`...))
+	return nil
+}
+
+// status is GET /status. The sink's block is its own; it holds no payload.
+func (s *server) status(w http.ResponseWriter, _ *http.Request, _ []string) error {
+	b := []byte(`{"status":"ok","engine":"raft"`)
+	if s.o.Status != nil {
+		if block := s.o.Status(); block != nil {
+			text, err := json.Marshal(block)
+			if err != nil {
+				return fmt.Errorf("status of the sink: %w", err)
+			}
+			b = append(append(b, `,"s3":`...), text...)
+		}
+	}
+	writeJSON(w, http.StatusOK, append(b, '}'))
+	return nil
+}
+
+// metricsHandler joins the broker's few gauges with the registries it was given.
+func (s *server) metricsHandler() (http.Handler, error) {
+	own := prometheus.NewRegistry()
+	for _, g := range []struct {
+		kind  string
+		value func() float64
+	}{
+		{"log", func() float64 { return float64(s.o.Broker.Status().LastLog) }},
+		{"committed", func() float64 { return float64(s.o.Broker.Status().Commit) }},
+		{"applied", func() float64 { return float64(s.o.Broker.Status().Applied) }},
+	} {
+		err := own.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name:        "queen_raft_index",
+			Help:        "Index of the newest raft entry in the log, committed, and applied.",
+			ConstLabels: prometheus.Labels{"kind": g.kind},
+		}, g.value))
+		if err != nil {
+			return nil, fmt.Errorf("metrics: %w", err)
+		}
+	}
+	err := own.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "queen_raft_inflight",
+		Help: "Commands that wait for raft or are in flight.",
+	}, func() float64 { return float64(s.o.Broker.Status().Waiting) }))
+	if err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	all := append(prometheus.Gatherers{own}, s.o.Gatherers...)
+	return promhttp.HandlerFor(all, promhttp.HandlerOpts{DisableCompression: true}), nil
+}
+
+// prometheus is GET /metrics/prometheus, always in the text format 0.0.4 whatever the scraper would prefer.
+func (s *server) prometheus(w http.ResponseWriter, r *http.Request, _ []string) error {
+	plain := r.Clone(r.Context())
+	plain.Header.Del("Accept")
+	s.metrics.ServeHTTP(w, plain)
+	return nil
+}

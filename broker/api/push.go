@@ -1,0 +1,176 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"queen/broker/command"
+	"queen/broker/segment"
+	"queen/broker/state"
+	"queen/internal/jsontext"
+)
+
+// pushTimeout is how long a push may wait for its command to be stored.
+const pushTimeout = 30 * time.Second
+
+// push is POST /api/v1/push: one command, all or nothing, one stamp for all its partitions (contract R6). The body is walked once;
+// payloads are its own bytes up to the record blocks of the command.
+func (s *server) push(w http.ResponseWriter, r *http.Request, _ []string) error {
+	body, err := s.body(w, r)
+	if err != nil {
+		return err
+	}
+	p, err := parsePush(body)
+	if err != nil {
+		return err
+	}
+	out := &stream{w: w, status: http.StatusCreated}
+	if len(p.items) == 0 {
+		out.buf = append(out.buf, "[]"...)
+		out.finish()
+		return nil
+	}
+	ids, err := s.ids.mint(len(p.items))
+	if err != nil {
+		return err
+	}
+	result, err := s.propose(r.Context(), p, ids)
+	if err != nil {
+		return err
+	}
+	return p.render(out, ids, result)
+}
+
+// propose stores a push. A push that was prepared against settings which no longer hold has stored nothing: it is prepared again.
+func (s *server) propose(ctx context.Context, p *pushRequest, ids [][16]byte) (*state.PushResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, pushTimeout)
+	defer cancel()
+	for ctx.Err() == nil {
+		cmd, err := s.pushCommand(p, ids)
+		if err != nil {
+			return nil, err
+		}
+		answer, err := s.o.Broker.Propose(ctx, command.KindPush, cmd)
+		if err != nil {
+			return nil, err
+		}
+		result, ok := answer.(*state.PushResult)
+		switch {
+		case ok && result.Stale:
+			continue
+		case !ok || len(result.Appends) != len(p.groups):
+			return nil, fmt.Errorf("push: the state answered %T", answer)
+		}
+		return result, nil
+	}
+	return nil, ctx.Err()
+}
+
+// pushCommand encodes the push. Blocks share one buffer, each in its own exact part of it.
+func (s *server) pushCommand(p *pushRequest, ids [][16]byte) ([]byte, error) {
+	total, overhead := 0, 64
+	for _, g := range p.groups {
+		total += g.size
+		overhead += len(g.partition) + 32
+	}
+	if total > command.MaxEntry {
+		return nil, pushTooLarge(total)
+	}
+	buf := make([]byte, total)
+	blocks := make([][]byte, len(p.groups))
+	for i, g := range p.groups {
+		blocks[i], buf = buf[:0:g.size], buf[g.size:]
+	}
+	for i, it := range p.items {
+		m := segment.Message{ID: ids[i], TxID: it.tx, Payload: it.payload}
+		if it.trace != nil {
+			m.Trace = it.trace[:]
+		}
+		blocks[it.group] = segment.AppendMessage(blocks[it.group], m)
+	}
+	cmd := command.Push{Tenant: s.tenant, Appends: make([]command.PushAppend, len(p.groups))}
+	err := s.o.Broker.State().Read(func(rd *state.Reader) error {
+		for _, name := range p.queues {
+			q := command.PushQueue{Name: name}
+			if row, ok := rd.Queue(s.tenant, name); ok {
+				q.Config = row.Config
+			}
+			cmd.Queues = append(cmd.Queues, q)
+			overhead += len(name) + 16
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, g := range p.groups {
+		cmd.Appends[i] = command.PushAppend{Queue: g.queue, Partition: g.partition, Flags: g.flags, Count: g.count, Block: blocks[i]}
+	}
+	out := cmd.Append(make([]byte, 0, total+overhead))
+	if 1+command.HeaderSize+len(out) > command.MaxEntry {
+		return nil, pushTooLarge(len(out))
+	}
+	return out, nil
+}
+
+func pushTooLarge(n int) error {
+	return refuse(codeTooLarge, fmt.Sprintf("the push has %d bytes encoded, at most %d are allowed", n, command.MaxEntry))
+}
+
+// tally walks the records of one append while its items are rendered.
+type tally struct {
+	index int // of the next record in the append
+	dups  []state.Dup
+	next  int64 // offset of the next record that was stored
+}
+
+// render writes one element per item, in input order. A duplicate shows the message that was stored first.
+func (p *pushRequest) render(out *stream, ids [][16]byte, result *state.PushResult) error {
+	at := make([]tally, len(p.groups))
+	for i, a := range result.Appends {
+		at[i] = tally{dups: a.Dups, next: a.Base}
+	}
+	names := make([][]byte, len(p.queues))
+	for i, q := range p.queues {
+		names[i] = jsontext.AppendQuoted(nil, q)
+	}
+	out.buf = append(make([]byte, 0, min(len(p.items)*200, flushAt+1024)), '[')
+	for i, it := range p.items {
+		t := &at[it.group]
+		id, offset, status := ids[i], t.next, "queued"
+		if len(t.dups) > 0 && t.dups[0].Index == t.index {
+			id, offset, status = t.dups[0].ID, t.dups[0].Offset, "duplicate"
+			t.dups = t.dups[1:]
+		} else {
+			t.next++
+		}
+		t.index++
+		if i > 0 {
+			out.buf = append(out.buf, ',')
+		}
+		out.buf = appendPushed(out.buf, i, id, it.tx, names[p.groups[it.group].queue], status, offset)
+		if !out.spill() {
+			return nil // the client is gone; what was pushed is stored
+		}
+	}
+	out.buf = append(out.buf, ']')
+	out.finish()
+	return nil
+}
+
+func appendPushed(b []byte, index int, id [16]byte, tx, queue []byte, status string, offset int64) []byte {
+	b = appendInt(append(b, `{"index":`...), int64(index))
+	b = appendUUID(append(b, `,"message_id":"`...), id)
+	b = append(b, `","transaction_id":`...)
+	if len(tx) > 0 {
+		b = jsontext.AppendQuoted(b, tx)
+	} else {
+		b = append(appendUUID(append(b, '"'), id), '"')
+	}
+	b = append(append(b, `,"queueName":`...), queue...)
+	b = append(append(append(b, `,"status":"`...), status...), '"')
+	b = appendInt(append(b, `,"offset":`...), offset)
+	return append(b, '}')
+}
