@@ -34,18 +34,34 @@ type fetchRequest struct {
 // parseFetch checks the body of a fetch. Every error is an *Error.
 func parseFetch(body []byte) (*fetchRequest, error) {
 	f := &fetchRequest{minBytes: 1}
+	fields := map[string]*int64{"maxWaitMs": &f.waitMs, "minBytes": &f.minBytes}
+	if err := parseEntries(body, fields, f.parseEntry); err != nil {
+		return nil, err
+	}
+	f.waitMs = min(max(f.waitMs, 0), maxWaitMillis)
+	f.minBytes = min(f.minBytes, maxMaxBytes)
+	return f, nil
+}
+
+// parseEntries checks the body of a read by offset or time: an object with a list of at most maxFetchEntries entries, and whole numbers
+// beside it. Every error is an *Error.
+func parseEntries(body []byte, fields map[string]*int64, entry func(c *jsontext.Cursor, i int) error) error {
 	c := jsontext.NewCursor(body)
 	seen := false
 	err := c.Object(func(name jsontext.Name) error {
-		switch {
-		case name.Is("entries"):
+		if name.Is("entries") && !seen {
 			seen = true
-			f.entries = nil
-			return c.Array(func(i int) error { return f.parseEntry(c, i) })
-		case name.Is("maxWaitMs"):
-			return integer(c, "maxWaitMs", &f.waitMs)
-		case name.Is("minBytes"):
-			return integer(c, "minBytes", &f.minBytes)
+			return c.Array(func(i int) error {
+				if i == maxFetchEntries {
+					return refuse(codeBadRequest, fmt.Sprintf("too many entries: at most %d are allowed", maxFetchEntries))
+				}
+				return entry(c, i)
+			})
+		}
+		for field, to := range fields {
+			if name.Is(field) {
+				return integer(c, field, to)
+			}
 		}
 		_, err := c.Value()
 		return err
@@ -56,21 +72,16 @@ func parseFetch(body []byte) (*fetchRequest, error) {
 	if err == nil && !seen {
 		err = &jsontext.Error{Offset: 0, Reason: "entries is missing"}
 	}
-	if err != nil {
-		if e, ok := err.(*Error); ok {
-			return nil, e
-		}
-		return nil, badBody(err)
+	if err == nil {
+		return nil
 	}
-	f.waitMs = min(max(f.waitMs, 0), maxWaitMillis)
-	f.minBytes = min(f.minBytes, maxMaxBytes)
-	return f, nil
+	if e, ok := err.(*Error); ok {
+		return e
+	}
+	return badBody(err)
 }
 
 func (f *fetchRequest) parseEntry(c *jsontext.Cursor, i int) error {
-	if i == maxFetchEntries {
-		return refuse(codeBadRequest, fmt.Sprintf("too many entries: at most %d are allowed", maxFetchEntries))
-	}
 	e := fetchEntry{partition: defaultPartition}
 	maxBytes := int64(defaultMaxBytes)
 	err := c.Object(func(name jsontext.Name) error {

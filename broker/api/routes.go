@@ -36,6 +36,7 @@ func Routes() []Route {
 	return []Route{
 		{"POST", "/api/v1/push", WriteOnly, engine, (*server).push},
 		{"POST", "/api/v1/fetch", ReadOnly, plain, (*server).fetch},
+		{"POST", "/api/v1/partitions/changed", ReadOnly, plain, (*server).changed},
 		{"POST", "/api/v1/kv", ReadWrite, kvForm, (*server).kvBatch},
 		{"GET", "/api/v1/kv/:ns/*key", ReadOnly, kvForm, (*server).kvGet},
 		{"PUT", "/api/v1/kv/:ns/*key", ReadWrite, kvForm, (*server).kvPut},
