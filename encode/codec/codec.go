@@ -1,0 +1,77 @@
+// Package codec holds the compressors of data objects. Each writes exactly one frame or member for an object of any size,
+// by one streaming path, and the same bytes for the same input whatever the sizes of the writes, the number of cores or the
+// node: every option is a constant here and is named by Encoder, together with the library's version.
+//
+// It is not the place for compression of anything that a node reads back for itself. encode/registry.go says which format
+// uses which codec.
+package codec
+
+import (
+	"fmt"
+	"io"
+	"sync/atomic"
+)
+
+// libVersion is the version of the compression library that go.mod requires. It is part of every encoder id, because a
+// library may write other bytes from one version to the next; a test compares it with the build.
+const libVersion = "v1.20.4"
+
+// Codec is one way to compress an object.
+type Codec interface {
+	Name() string        // as in settings, intents and manifests: zstd, gzip, none
+	Suffix() string      // what follows the format in a key's extension: ".zst", ".gz" or nothing
+	ContentType() string // of a compressed object; "" when the format decides
+	Level() int          // the level as recorded in an intent
+	Encoder() string     // library, version and every option that shapes bytes
+	// Writer starts an object. Nothing else may write to w until Close or Abort has returned.
+	Writer(w io.Writer) (Writer, error)
+	// Reader decodes one object strictly: bytes behind its one frame or member are an error.
+	Reader(r io.Reader) (io.ReadCloser, error)
+}
+
+// Writer compresses one object. Its goroutines have ended when Close or Abort returned.
+type Writer interface {
+	io.Writer
+	Close() error // ends the frame
+	Abort()       // writes nothing more and frees what it holds
+}
+
+// List returns all codecs, the default first.
+func List() []Codec {
+	return []Codec{zstdCodec{}, gzipCodec{}, plain{}}
+}
+
+// Find returns the codec of this name.
+func Find(name string) (Codec, error) {
+	for _, c := range List() {
+		if c.Name() == name {
+			return c, nil
+		}
+	}
+	return nil, fmt.Errorf("compression %q: not known to this version", name)
+}
+
+// gate stands between a compressor and the object, so that Abort can end a compressor that still has something to say.
+type gate struct {
+	w    io.Writer
+	shut atomic.Bool
+}
+
+func (g *gate) Write(p []byte) (int, error) {
+	if g.shut.Load() {
+		return 0, io.ErrClosedPipe
+	}
+	return g.w.Write(p)
+}
+
+// gated is a Writer over any closing compressor. It hides what else the compressor can do: a ReadFrom, which cuts its blocks where
+// the reader pauses, would write other bytes.
+type gated struct {
+	io.WriteCloser
+	gate *gate
+}
+
+func (g gated) Abort() {
+	g.gate.shut.Store(true)
+	_ = g.WriteCloser.Close() // its only news is that the gate is shut
+}

@@ -1,0 +1,71 @@
+package codec
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// Options of the zstd encoder that shape bytes. Jobs of four windows are compressed side by side inside one frame; the
+// concurrency must be a constant of at least 2, because with 1 the library silently falls back to another stream.
+const (
+	zstdLevel       = zstd.SpeedDefault // level 3
+	zstdConcurrency = 2
+	zstdWindow      = 512 << 10
+	zstdID          = "klauspost/compress " + libVersion + " zstd default w512k jobs"
+)
+
+// zstdReadWindow bounds what a decoder may allocate for the window of an object that somebody else wrote.
+const zstdReadWindow = 128 << 20
+
+type zstdCodec struct{}
+
+var _ Codec = zstdCodec{}
+
+func (zstdCodec) Name() string        { return "zstd" }
+func (zstdCodec) Suffix() string      { return ".zst" }
+func (zstdCodec) ContentType() string { return "application/zstd" }
+func (zstdCodec) Level() int          { return 3 }
+func (zstdCodec) Encoder() string     { return zstdID }
+
+func (zstdCodec) Writer(w io.Writer) (Writer, error) {
+	g := &gate{w: w}
+	e, err := zstd.NewWriter(g,
+		zstd.WithEncoderLevel(zstdLevel),
+		zstd.WithEncoderConcurrency(zstdConcurrency),
+		zstd.WithConcurrentBlocks(true),
+		zstd.WithWindowSize(zstdWindow),
+		zstd.WithEncoderCRC(true),
+		zstd.WithZeroFrames(true), // an object without a record is an empty frame, not an empty file
+	)
+	if err != nil {
+		return nil, fmt.Errorf("zstd encoder: %w", err)
+	}
+	return gated{WriteCloser: e, gate: g}, nil
+}
+
+func (zstdCodec) Reader(r io.Reader) (io.ReadCloser, error) {
+	d, err := zstd.NewReader(&oneFrame{r: bufio.NewReaderSize(r, 64<<10)}, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(zstdReadWindow))
+	if err != nil {
+		return nil, fmt.Errorf("zstd decoder: %w", err)
+	}
+	return &zstdReader{d: d}, nil
+}
+
+type zstdReader struct{ d *zstd.Decoder }
+
+func (z *zstdReader) Read(p []byte) (int, error) {
+	n, err := z.d.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = fmt.Errorf("zstd: %w", err)
+	}
+	return n, err
+}
+
+func (z *zstdReader) Close() error {
+	z.d.Close()
+	return nil
+}

@@ -1,0 +1,359 @@
+package encode
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"queen/encode/rows"
+	"queen/stages"
+)
+
+func encode(t *testing.T, f Format, l *log, readers int) ([]byte, stages.Stats) {
+	t.Helper()
+	var out bytes.Buffer
+	stats, err := f.Encode(t.Context(), &out, l.rows(readers))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes(), stats
+}
+
+// P1 and P25: the line, byte for byte.
+func TestLines(t *testing.T) {
+	f, err := Lookup("jsonl", "none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, stats := encode(t, f, odd(), 1)
+	want := strings.Join([]string{
+		`{"partition":"","offset":0,"transactionId":"t1","ts":"2026-10-03T06:37:37.501942Z","payload":{ "a" : 1, "h":"<a>&", "n":9007199254740993123, "t":42.00, "u":"\u00e9\/", "ls":"` + "\u2028" + `" }}`,
+		`{"partition":"a\"\\\u0001\u001f\b\f\n\r\t/` + "\x7f" + `","offset":5,"transactionId":"t\"2","ts":"1969-12-31T23:59:59.999999Z","payload":{   "a": 1 }}`,
+		`{"partition":"a\"\\\u0001\u001f\b\f\n\r\t/` + "\x7f" + `","offset":6,"transactionId":"t3","ts":"1969-12-31T23:59:59.999999Z","payload":null}`,
+		`{"partition":"a\"\\\u0001\u001f\b\f\n\r\t/` + "\x7f" + `","offset":7,"transactionId":"t4","ts":"1969-12-31T23:59:59.999999Z","payload":null}`,
+		`{"partition":"b","offset":0,"transactionId":"old incarnation","ts":"1970-01-01T00:00:00.000000Z","payload":"x"}`,
+		`{"partition":"b","offset":0,"transactionId":"new incarnation","ts":"9999-12-31T23:59:59.999999Z","payload":-0}`,
+		`{"partition":"b","offset":1,"transactionId":"","ts":"9999-12-31T23:59:59.999999Z","payload":1E+400}`,
+		`{"partition":"ключ","offset":4611686018427387904,"transactionId":"😀","ts":"2026-10-03T06:37:37.501942Z","payload":[1,1,{"k":1,"k":2}]}`,
+	}, "\n") + "\n"
+	if string(got) != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if stats != (stages.Stats{Records: 8, Partitions: 4, MinTS: -1, MaxTS: 253402300799999999}) {
+		t.Errorf("stats %+v", stats)
+	}
+}
+
+// golden pins the bytes of each encoder. When one of the sums changes, the Encoder id must change with it (contract B1): a node
+// with the old id and one with the new would otherwise write different bytes under one key.
+var golden = map[string]string{
+	"jsonl/1 klauspost/compress v1.20.4 zstd default w512k jobs": "9b59ad31010882cf1bb4e54c1bd04cf20376df7b7eac135578a6188ca0c77e13",
+	"jsonl/1 klauspost/compress v1.20.4 gzip 6":                  "3e4e7ca3fbf59f182de6f4feac57b4755eef291fa1b56d0b0712a7b9f9efcbac",
+	"jsonl/1 plain": "ffc580731c47a6d2f03e4db1e2e88aab2849a786baa8e322ad6e1ce9e4821a38",
+}
+
+// P19: same rows, same bytes: for any number of readers and cores, and as pinned.
+func TestP19GoldenBytes(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	l := large(7, 6_000)
+	for _, f := range formats(t) {
+		for _, procs := range []int{1, 2, 8} {
+			runtime.GOMAXPROCS(procs)
+			for _, readers := range []int{1, 3} {
+				h := sha256.New()
+				data, _ := encode(t, f, l, readers)
+				small, _ := encode(t, f, odd(), readers)
+				empty, _ := encode(t, f, &log{}, readers)
+				h.Write(data)
+				h.Write(small)
+				h.Write(empty)
+				if got, want := hex.EncodeToString(h.Sum(nil)), golden[f.Encoder()]; got != want {
+					t.Errorf("%s, %d procs, %d readers: %s, want %q: other bytes need another Encoder()", f.Encoder(), procs, readers, got, want)
+				}
+			}
+		}
+	}
+}
+
+// The version in encoder ids is the one that is linked.
+func TestEncoderNamesTheLinkedLibrary(t *testing.T) {
+	version := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range info.Deps {
+			if m.Path == "github.com/klauspost/compress" {
+				version = m.Version
+				if m.Replace != nil {
+					version = "replaced"
+				}
+			}
+		}
+	}
+	if version == "" {
+		out, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", "github.com/klauspost/compress").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		version = strings.TrimSpace(string(out))
+	}
+	for _, f := range formats(t) {
+		if f.Compression() != "none" && !strings.Contains(f.Encoder(), "klauspost/compress "+version+" ") {
+			t.Errorf("%q does not name klauspost/compress %s", f.Encoder(), version)
+		}
+	}
+}
+
+// What users and stores see of each format.
+func TestRegistry(t *testing.T) {
+	var got []string
+	for _, f := range formats(t) {
+		got = append(got, fmt.Sprintf("%s %s level=%d ext=%s type=%s writer=%q", f.Name(), f.Compression(), f.Level(), f.Ext(), f.ContentType(), f.Writer()))
+		if g, err := Lookup(f.Name(), f.Compression()); err != nil || g.Encoder() != f.Encoder() {
+			t.Errorf("lookup %s %s: %v", f.Name(), f.Compression(), err)
+		}
+	}
+	want := []string{
+		`jsonl zstd level=3 ext=jsonl.zst type=application/zstd writer="queen-s3/2.0.0 jsonl+zstd"`,
+		`jsonl gzip level=6 ext=jsonl.gz type=application/gzip writer="queen-s3/2.0.0 jsonl+gzip"`,
+		`jsonl none level=0 ext=jsonl type=application/x-ndjson writer="queen-s3/2.0.0 jsonl"`,
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s", strings.Join(got, "\n"))
+	}
+	var e *UnknownError
+	if _, err := Lookup("parquet", "zstd"); !errors.As(err, &e) || e.Format != "parquet" {
+		t.Errorf("parquet: %v", err)
+	}
+}
+
+// What was written is read back, record for record.
+func TestRoundTrip(t *testing.T) {
+	for _, f := range formats(t) {
+		for _, l := range []*log{odd(), large(3, 3000), {}} {
+			data, stats := encode(t, f, l, 2)
+			got := collect(t, f.Decode(bytes.NewReader(data)))
+			if int64(len(got)) != stats.Records {
+				t.Fatalf("%s: %d rows of %d", f.Ext(), len(got), stats.Records)
+			}
+			i := 0
+			for _, b := range l.bodies {
+				for _, r := range b.records {
+					payload := strings.NewReplacer("\r", " ", "\n", " ").Replace(string(r.Payload))
+					if payload == "" {
+						payload = "null"
+					}
+					want := Row{Partition: l.names[b.h.Partition], Offset: r.Offset, TxID: string(r.TxID), TS: b.h.TS, Payload: []byte(payload)}
+					if fmt.Sprintf("%+v", got[i]) != fmt.Sprintf("%+v", want) {
+						t.Fatalf("%s: row %d: %+v, want %+v", f.Ext(), i, got[i], want)
+					}
+					i++
+				}
+			}
+		}
+	}
+}
+
+// The one frame that two encoders made side by side is read by the zstd command, whole and as one frame.
+func TestZstdCommandReadsIt(t *testing.T) {
+	bin, err := exec.LookPath("zstd")
+	if err != nil {
+		t.Skip("no zstd command here")
+	}
+	zst, _ := Lookup("jsonl", "zstd")
+	none, _ := Lookup("jsonl", "none")
+	for _, l := range []*log{large(5, 12_000), odd(), {}} {
+		data, _ := encode(t, zst, l, 2)
+		plain, _ := encode(t, none, l, 2)
+		cmd := exec.Command(bin, "-dc")
+		cmd.Stdin = bytes.NewReader(data)
+		out, err := cmd.Output()
+		if err != nil || !bytes.Equal(out, plain) {
+			t.Errorf("zstd -dc: %v, %d bytes of %d", err, len(out), len(plain))
+		}
+	}
+}
+
+// Rows out of order are refused before the first byte.
+func TestOrderIsRefused(t *testing.T) {
+	for name, change := range map[string]func(l *log){
+		"names":         func(l *log) { l.bodies[0], l.bodies[2] = l.bodies[2], l.bodies[0] },
+		"stamps":        func(l *log) { l.bodies[1].h.TS = 1 },
+		"offsets":       func(l *log) { l.bodies[1].h.Base = 1 },
+		"twice":         func(l *log) { l.bodies[1] = l.bodies[0] },
+		"incarnations":  func(l *log) { l.bodies[3].h.TS = 11 },
+		"no records":    func(l *log) { l.bodies[1].h.Count = 0 },
+		"without names": func(l *log) { delete(l.names, 2) },
+	} {
+		l := &log{}
+		l.add(1, "a", 10, 0, record("x", "1"), record("x", "1"))
+		l.add(1, "a", 11, 2, record("x", "1"))
+		l.add(2, "b", 12, 0, record("x", "1"))
+		l.add(3, "b", 13, 0, record("x", "1"))
+		if _, err := l.rows(1).Check(); err != nil {
+			t.Fatalf("the good one: %v", err)
+		}
+		change(l)
+		var out bytes.Buffer
+		f, _ := Lookup("jsonl", "none")
+		_, err := f.Encode(t.Context(), &out, l.rows(1))
+		if err == nil || out.Len() != 0 {
+			t.Errorf("%s: %v, %d bytes", name, err, out.Len())
+		}
+		if name != "no records" && name != "without names" && !errors.Is(err, rows.ErrOrder) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Bodies that are not exactly what the headers say fail the window: nothing is ever skipped (design invariant 2).
+func TestBodiesAreChecked(t *testing.T) {
+	for name, change := range map[string]func(l *log, r *Rows){
+		"one record less": func(l *log, _ *Rows) { l.bodies[1].records = l.bodies[1].records[:1] },
+		"one more": func(l *log, _ *Rows) {
+			l.bodies[1].records = append(l.bodies[1].records, stages.Record{Offset: 4, Payload: []byte("1")})
+		},
+		"a hole":         func(l *log, _ *Rows) { l.bodies[1].records[1].Offset = 7 },
+		"another header": func(l *log, r *Rows) { l.bodies[1].h.TS++ },
+		"damaged":        func(l *log, _ *Rows) { l.bodies[2].err = stages.ErrDamaged },
+		"one body less": func(l *log, r *Rows) {
+			r.Read = func(ctx context.Context, hs []stages.Header, into func(int, stages.Body) error) error {
+				return l.read(ctx, hs[:len(hs)-1], into)
+			}
+		},
+		"another place": func(l *log, r *Rows) {
+			r.Read = func(_ context.Context, _ []stages.Header, into func(int, stages.Body) error) error {
+				return into(1, l.bodies[1])
+			}
+		},
+	} {
+		l := &log{}
+		l.add(1, "a", 10, 0, record("x", "1"), record("x", "1"))
+		l.add(1, "a", 11, 2, record("x", "1"), record("x", "1"))
+		l.add(2, "b", 12, 0, record("x", "1"))
+		r := l.rows(1)
+		change(l, &r)
+		for _, f := range formats(t) {
+			if _, err := f.Encode(t.Context(), &bytes.Buffer{}, r); !errors.Is(err, stages.ErrDamaged) {
+				t.Errorf("%s, %s: %v", f.Ext(), name, err)
+			}
+		}
+	}
+}
+
+// An error of any reader, of the writer or of the context ends the encoding, is what it returns, and leaves no goroutine.
+func TestErrorsEndTheEncoding(t *testing.T) {
+	boom := errors.New("boom")
+	l := large(1, 4_000)
+	for _, f := range formats(t) {
+		for _, readers := range []int{1, 4} {
+			synctest.Test(t, func(t *testing.T) {
+				for _, at := range []uint32{0, 2_000, uint32(len(l.bodies) - 1)} {
+					r := l.rows(readers)
+					r.Read = func(ctx context.Context, hs []stages.Header, into func(int, stages.Body) error) error {
+						for _, h := range hs {
+							if h.Ref.Off == at {
+								return boom
+							}
+						}
+						return l.read(ctx, hs, into)
+					}
+					if _, err := f.Encode(t.Context(), &bytes.Buffer{}, r); !errors.Is(err, boom) {
+						t.Errorf("%s, reader at %d: %v", f.Ext(), at, err)
+					}
+					r.Read = func(context.Context, []stages.Header, func(int, stages.Body) error) error { panic("in the reader") }
+					if _, err := f.Encode(t.Context(), &bytes.Buffer{}, r); err == nil || !strings.Contains(err.Error(), "in the reader") {
+						t.Errorf("%s, panic: %v", f.Ext(), err)
+					}
+				}
+				if _, err := f.Encode(t.Context(), &failing{after: 100_000, err: boom}, l.rows(readers)); !errors.Is(err, boom) {
+					t.Errorf("%s, writer: %v", f.Ext(), err)
+				}
+				ctx, cancel := context.WithCancelCause(t.Context())
+				r := l.rows(readers)
+				r.Read = func(ctx context.Context, _ []stages.Header, _ func(int, stages.Body) error) error {
+					cancel(boom)
+					<-ctx.Done()
+					return context.Cause(ctx)
+				}
+				if _, err := f.Encode(ctx, &bytes.Buffer{}, r); !errors.Is(err, boom) {
+					t.Errorf("%s, cancelled: %v", f.Ext(), err)
+				}
+			})
+		}
+	}
+}
+
+type failing struct {
+	after int
+	err   error
+}
+
+func (f *failing) Write(p []byte) (int, error) {
+	if f.after -= len(p); f.after < 0 {
+		return 0, f.err
+	}
+	return len(p), nil
+}
+
+// Readers run ahead of the writer by their number and no further.
+func TestReadAheadIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := large(1, 12_000)
+		const readers = 3
+		r := l.rows(readers)
+		started := make(chan struct{}, 1000)
+		r.Read = func(ctx context.Context, hs []stages.Header, into func(int, stages.Body) error) error {
+			started <- struct{}{}
+			return l.read(ctx, hs, into)
+		}
+		release := make(chan struct{})
+		f, _ := Lookup("jsonl", "none")
+		done := make(chan error, 1)
+		go func() {
+			_, err := f.Encode(t.Context(), &gateWriter{release}, r)
+			done <- err
+		}()
+		synctest.Wait()
+		if n := len(started); n != readers+1 {
+			t.Errorf("%d runs read before one was written", n)
+		}
+		close(release)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if n := len(started); n < 8 {
+			t.Errorf("%d runs in all: the window is too small for this test", n)
+		}
+	})
+}
+
+type gateWriter struct{ release chan struct{} }
+
+func (g *gateWriter) Write(p []byte) (int, error) {
+	<-g.release
+	return len(p), nil
+}
+
+// What nobody could decrypt is a JSON string of the stored bytes; what was decrypted is itself (contract S9).
+func TestSealedPayloads(t *testing.T) {
+	l := &log{}
+	l.add(1, "p", 0, 0, record("a", `{"a":1}`), record("b", "\xff\"\x01é"), record("c", "not json"), record("d", "[\n1]"))
+	l.bodies[0].h.Flags = stages.FlagSealed
+	f, _ := Lookup("jsonl", "none")
+	got, _ := encode(t, f, l, 1)
+	var payloads []string
+	for _, row := range collect(t, f.Decode(bytes.NewReader(got))) {
+		payloads = append(payloads, string(row.Payload))
+	}
+	if want := `{"a":1}|"` + "\uFFFD" + `\"\u0001é"|"not json"|[ 1]`; strings.Join(payloads, "|") != want {
+		t.Errorf("got %s", strings.Join(payloads, "|"))
+	}
+}

@@ -1,0 +1,69 @@
+// Package encode turns the sorted appends of a window into the bytes of its object.
+//
+// registry.go is the one list of what can be written; stage.go is the step of the pipeline. The formats are folders (jsonl),
+// the compressors are in codec, and rows holds what all formats share. It uploads nothing: package upload does. A new format
+// is a folder and a line in Formats; read docs/formats.md section 7 first.
+package encode
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+
+	"queen/encode/codec"
+	"queen/encode/jsonl"
+	"queen/encode/rows"
+	"queen/stages"
+)
+
+// Rows is what a format encodes and Row what it decodes.
+type (
+	Rows = rows.Rows
+	Row  = rows.Row
+)
+
+// Format writes and reads one kind of object. What it writes is a pure function of the rows' content: the same bytes on
+// every node, for any number of readers and cores (contract B1).
+type Format interface {
+	Name() string        // jsonl
+	Compression() string // the effective codec: zstd, gzip, none
+	Level() int          // of the codec
+	Ext() string         // of keys, without the leading dot: jsonl.zst
+	ContentType() string
+	Writer() string  // as in manifests: queen-s3/2.0.0 jsonl+zstd
+	Encoder() string // library, version and every option that shapes bytes
+	// Encode writes one object. Rows out of order are refused before the first byte.
+	Encode(ctx context.Context, w io.Writer, r Rows) (stages.Stats, error)
+	// Decode reads one object back strictly; the first error ends the sequence.
+	Decode(r io.Reader) iter.Seq2[Row, error]
+}
+
+var _ Format = jsonl.Format{}
+
+// Formats is the one list of everything that this binary can write, the default first.
+func Formats() []Format {
+	var all []Format
+	for _, c := range codec.List() {
+		all = append(all, jsonl.New(c))
+	}
+	return all
+}
+
+// UnknownError says that an intent or a setting names a format that this binary does not have. A window with such an intent
+// is left to a node that has it.
+type UnknownError struct{ Format, Compression string }
+
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("format %q with compression %q is not known to this version of queen", e.Format, e.Compression)
+}
+
+// Lookup finds a format by the two names that an intent records.
+func Lookup(format, compression string) (Format, error) {
+	for _, f := range Formats() {
+		if f.Name() == format && f.Compression() == compression {
+			return f, nil
+		}
+	}
+	return nil, &UnknownError{Format: format, Compression: compression}
+}

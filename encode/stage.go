@@ -1,0 +1,111 @@
+package encode
+
+import (
+	"context"
+	"fmt"
+
+	"queen/stages"
+)
+
+// chunkBytes is the size of the chunks that an object is handed on in; 16 of them make a part.
+const chunkBytes = 1 << 20
+
+// ReadFunc reads bodies of appends of one queue, as stages.Log.Bodies does.
+type ReadFunc func(ctx context.Context, queue stages.QueueID, headers []stages.Header, into func(i int, body stages.Body) error) error
+
+// EncoderError says that a window's intent pins an encoder which this binary does not have: it would write other bytes under
+// the same key. The intent must be rewritten behind the fence first (contract B1).
+type EncoderError struct {
+	K          uint64
+	Want, Have string // encoder ids of the intent and of this binary
+}
+
+func (e *EncoderError) Error() string {
+	return fmt.Sprintf("window %d: its intent asks for the encoder %q, this version has %q", e.K, e.Want, e.Have)
+}
+
+// Stage encodes one job at a time and hands its object on in chunks of 1 MiB. It uses the intent's format, never a setting.
+//
+// The chunks of a job come in order; the last one has End and Stats set and may be shorter or empty. A job whose upload an
+// earlier life finished passes as that one chunk, without data. Do returns after the encoder has ended, so a job that failed
+// sends nothing any more. Emit is called by the encoder's goroutine, one call at a time.
+type Stage struct {
+	lookup  func(format, compression string) (Format, error)
+	read    ReadFunc
+	readers int
+}
+
+var _ stages.Stage[*stages.Job, stages.Chunk] = (*Stage)(nil)
+
+// New returns the stage. readers is how many body reads are in flight while a job is encoded, at least 1.
+func New(lookup func(format, compression string) (Format, error), read ReadFunc, readers int) *Stage {
+	return &Stage{lookup: lookup, read: read, readers: readers}
+}
+
+// Check reports whether this binary can write the window of an intent as the intent wants it: nil, an *UnknownError or an
+// *EncoderError.
+func Check(lookup func(format, compression string) (Format, error), in stages.Intent) (Format, error) {
+	f, err := lookup(in.Format, in.Compression)
+	if err != nil {
+		return nil, err
+	}
+	if f.Encoder() != in.Encoder || f.Level() != in.Level {
+		return nil, &EncoderError{K: in.K, Want: in.Encoder, Have: f.Encoder()}
+	}
+	return f, nil
+}
+
+// Do encodes one job.
+func (s *Stage) Do(ctx context.Context, job *stages.Job, emit func(stages.Chunk) error) error {
+	if job.Finished != nil {
+		return emit(stages.Chunk{Job: job, End: true})
+	}
+	f, err := Check(s.lookup, job.Intent)
+	if err != nil {
+		return fmt.Errorf("encode queue %q: %w", job.Queue.Name, err)
+	}
+	w := &chunker{job: job, emit: emit}
+	stats, err := f.Encode(ctx, w, Rows{
+		Appends: job.Sorted,
+		Names:   job.Listing.Names,
+		Readers: s.readers,
+		Read: func(ctx context.Context, headers []stages.Header, into func(int, stages.Body) error) error {
+			return s.read(ctx, job.Queue.ID, headers, into)
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("encode window %d of queue %q: %w", job.Intent.K, job.Queue.Name, err)
+	}
+	return emit(stages.Chunk{Job: job, Data: w.buf, End: true, Stats: stats})
+}
+
+// Drain has nothing to hand on: Do ends each object.
+func (s *Stage) Drain(context.Context, func(stages.Chunk) error) error { return nil }
+
+// chunker cuts what an encoder writes into chunks of exactly chunkBytes. A chunk belongs to its receiver, so each has memory
+// of its own.
+type chunker struct {
+	job  *stages.Job
+	emit func(stages.Chunk) error
+	buf  []byte
+}
+
+func (c *chunker) Write(p []byte) (int, error) {
+	n := len(p)
+	for len(p) > 0 {
+		if c.buf == nil {
+			c.buf = make([]byte, 0, chunkBytes)
+		}
+		m := min(len(p), chunkBytes-len(c.buf))
+		c.buf = append(c.buf, p[:m]...)
+		p = p[m:]
+		if len(c.buf) == chunkBytes {
+			full := c.buf
+			c.buf = nil
+			if err := c.emit(stages.Chunk{Job: c.job, Data: full}); err != nil {
+				return n - len(p), err
+			}
+		}
+	}
+	return n, nil
+}

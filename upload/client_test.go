@@ -1,0 +1,386 @@
+package upload
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"queen/internal/fakes3"
+)
+
+// P6: stores refuse the SDK's default checksums, trailers and chunked bodies.
+func TestP6NoChecksumHeaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBucket(t, fakes3.Options{}, nil)
+		if _, err := send(t.Context(), newTestStage(b, 5<<20, nil), testJob(), pattern(20<<20)); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range b.s3.Requests() {
+			for name := range r.Header {
+				if low := strings.ToLower(name); strings.HasPrefix(low, "x-amz-checksum") || strings.HasPrefix(low, "x-amz-sdk-checksum") ||
+					low == "x-amz-trailer" || low == "content-encoding" || low == "expect" {
+					t.Errorf("%s sends %s", r.Op, name)
+				}
+			}
+			if r.Header.Get("Content-Length") == "" && r.Bytes > 0 || len(r.Header["Transfer-Encoding"]) > 0 {
+				t.Errorf("%s sends a body of unknown length", r.Op)
+			}
+			if strings.Contains(r.Header.Get("X-Amz-Content-Sha256"), "STREAMING") || r.Header.Get("X-Amz-Content-Sha256") == "UNSIGNED-PAYLOAD" {
+				t.Errorf("%s does not sign its body", r.Op)
+			}
+		}
+	})
+}
+
+// P7: a front end rewrites Accept-Encoding on the way, and what it rewrites must not be signed.
+func TestP7AcceptEncodingIsNotSigned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBucket(t, fakes3.Options{Proxy: func(r *http.Request) {
+			r.Header.Set("Accept-Encoding", r.Header.Get("Accept-Encoding")+",gzip(gfe)")
+		}}, nil)
+		ctx := t.Context()
+		if err := b.Put(ctx, "queen/a=b/c%20d", "text/plain", []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if _, found, err := b.Get(ctx, "queen/a=b/c%20d", 10); err != nil || !found {
+			t.Fatal(found, err)
+		}
+		if err := b.Probe(ctx, "queen"); err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range b.List(ctx, "queen/", "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, r := range b.s3.Requests() {
+			if strings.Contains(strings.ToLower(r.Header.Get("Authorization")), "accept-encoding") {
+				t.Errorf("%s signs accept-encoding", r.Op)
+			}
+		}
+	})
+}
+
+// P14: the key is percent-encoded once more on the wire, `=` and `%` included.
+func TestP14KeyOnTheWire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBucket(t, fakes3.Options{}, nil)
+		if err := b.Put(t.Context(), "queen/queue=a%2Fb/w", "text/plain", []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.s3.Requests()[0].Path; got != "/lake/queen/queue%3Da%252Fb/w" {
+			t.Errorf("path %s", got)
+		}
+		if keys := b.s3.Keys(); keys[0] != "queen/queue=a%2Fb/w" {
+			t.Errorf("key %s", keys[0])
+		}
+	})
+}
+
+// P18: a store that accepts and never answers, one that never reads, and one that stops in the middle of a body.
+func TestP18SilenceIsBounded(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		rule fakes3.Rule
+		deaf bool
+		most time.Duration // of one attempt
+	}{
+		{name: "held", rule: fakes3.Rule{Hold: make(chan struct{})}, most: 60 * time.Second},
+		{name: "stalled body", rule: fakes3.Rule{Stall: make(chan struct{})}, most: 120 * time.Second},
+		{name: "deaf", deaf: true, most: 120 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if c.rule.Hold != nil {
+					c.rule.Hold = make(chan struct{}) // a channel of this bubble
+				}
+				if c.rule.Stall != nil {
+					c.rule.Stall = make(chan struct{})
+				}
+				b := newBucket(t, fakes3.Options{}, func(o *ClientOptions) { o.Attempts = 1 })
+				b.s3.Script(c.rule)
+				b.s3.Deaf(c.deaf)
+				var err error
+				within(t, c.most, c.most+time.Second, func() { err = b.Put(t.Context(), "k", "text/plain", pattern(1<<20)) })
+				var e *Error
+				if !errors.As(err, &e) || !e.Retryable || e.Status != 0 {
+					t.Fatalf("got %v", err)
+				}
+				if n := b.counted("put 0"); n != 1 {
+					t.Errorf("counted %d attempts without an answer", n)
+				}
+			})
+		})
+	}
+}
+
+// P18: the end of the context ends a hung request at once.
+func TestP18CancelEndsAHungRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBucket(t, fakes3.Options{}, nil)
+		b.s3.Script(fakes3.Rule{Hold: make(chan struct{})})
+		cause := errors.New("the sink stops")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(3*time.Second, func() { cancel(cause) })
+		within(t, 3*time.Second, 3*time.Second, func() {
+			if err := b.Put(ctx, "k", "text/plain", []byte("x")); !errors.Is(err, cause) {
+				t.Errorf("got %v", err)
+			}
+		})
+	})
+}
+
+// P27: ten minutes of 503 are waited out with growing pauses; the SDK adds no retries of its own.
+func TestP27TenMinutesOf503(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBucket(t, fakes3.Options{}, nil)
+		b.s3.Script(fakes3.Rule{Status: 503, Code: "SlowDown", Body: "Please reduce your request rate."})
+		time.AfterFunc(10*time.Minute, b.s3.Unscript)
+		start := time.Now()
+		rounds := 0
+		for {
+			err := b.Put(t.Context(), "k", "text/plain", []byte("x"))
+			if err == nil {
+				break
+			}
+			var e *Error
+			if !errors.As(err, &e) || !e.Retryable || e.Code != "SlowDown" || e.Status != 503 {
+				t.Fatalf("got %v", err)
+			}
+			rounds++
+		}
+		// Each round: attempts at 0, 1, 3, 7, 15 and 31 s.
+		if took := time.Since(start); took < 10*time.Minute || took > 11*time.Minute || rounds != 19 {
+			t.Errorf("took %v in %d rounds", took, rounds)
+		}
+		if n := b.counted("put 503"); n < 115 || n > 125 {
+			t.Errorf("%d attempts answered 503", n)
+		}
+		if n := b.counted("put 200"); n != 1 {
+			t.Errorf("%d attempts answered 200", n)
+		}
+	})
+}
+
+// P27: waits are spread over [step/10, step], and Retry-After is a floor of at most a minute.
+func TestP27Waits(t *testing.T) {
+	for _, c := range []struct {
+		random     float64
+		retryAfter string
+		want       time.Duration // six attempts
+	}{
+		{0, "", 3100 * time.Millisecond},
+		{1, "", 31 * time.Second},
+		{0, "3", 15100*time.Millisecond - 100*time.Millisecond},
+		{1, "20", 100 * time.Second},
+		{0, "86400", 300 * time.Second},
+		{0, "soon", 3100 * time.Millisecond},
+	} {
+		t.Run(fmt.Sprint(c.random, c.retryAfter), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBucket(t, fakes3.Options{}, func(o *ClientOptions) { o.Random = func() float64 { return c.random } })
+				rule := fakes3.Rule{Status: 429, Header: http.Header{}}
+				if c.retryAfter != "" {
+					rule.Header.Set("Retry-After", c.retryAfter)
+				}
+				b.s3.Script(rule)
+				within(t, c.want, c.want, func() {
+					var e *Error
+					if err := b.Put(t.Context(), "k", "text/plain", []byte("x")); !errors.As(err, &e) || e.Status != 429 {
+						t.Errorf("got %v", err)
+					}
+				})
+				if n := len(b.s3.Requests()); n != 6 {
+					t.Errorf("%d attempts", n)
+				}
+			})
+		})
+	}
+}
+
+// P35: a tag is an opaque string, whatever it looks like and however its header is spelled.
+func TestP35OpaqueETags(t *testing.T) {
+	for _, tag := range []string{`"abc-2"`, "unquoted", `"` + strings.Repeat("f", 32) + `"`, `W/"x<&>'y"`} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBucket(t, fakes3.Options{ETag: func([]byte) string { return tag }}, nil)
+			data := pattern(33 << 20)
+			if _, err := send(t.Context(), newTestStage(b, 5<<20, nil), testJob(), data); err != nil {
+				t.Fatalf("tag %s: %v", tag, err)
+			}
+			if got, _ := b.s3.Object(testData); !bytes.Equal(got, data) {
+				t.Errorf("tag %s: %d bytes stored", tag, len(got))
+			}
+		})
+	}
+}
+
+// P36: the probe needs no more than the sink does, and a refused look is told from an absent object.
+func TestP36Probe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBucket(t, fakes3.Options{}, nil)
+		if err := b.Probe(t.Context(), "queen"); err != nil {
+			t.Fatalf("404: %v", err)
+		}
+		b.s3.Script(fakes3.Rule{Status: 403})
+		err := b.Probe(t.Context(), "queen")
+		var e *Error
+		if !errors.As(err, &e) || e.Status != 403 || !strings.Contains(err.Error(), "s3:GetObject") {
+			t.Fatalf("403: %v", err)
+		}
+		if r := b.s3.Requests(); len(r) != 2 || r[0].Op != "head" || r[0].Key != "queen/" {
+			t.Errorf("requests: %s", transcript(r))
+		}
+	})
+}
+
+// P37: encryption is asked for on PUT and on multipart create, and nowhere else.
+func TestP37EncryptionHeaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBucket(t, fakes3.Options{}, func(o *ClientOptions) { o.SSE, o.KMSKeyID = "aws:kms", "key-1" })
+		if _, err := send(t.Context(), newTestStage(b, 5<<20, nil), testJob(), pattern(17<<20)); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range b.s3.Requests() {
+			want := r.Op == "put" || r.Op == "multipart_create"
+			got := r.Header.Get("X-Amz-Server-Side-Encryption") == "aws:kms" && r.Header.Get("X-Amz-Server-Side-Encryption-Aws-Kms-Key-Id") == "key-1"
+			none := len(r.Header["X-Amz-Server-Side-Encryption"]) == 0 && len(r.Header["X-Amz-Server-Side-Encryption-Aws-Kms-Key-Id"]) == 0
+			if want && !got || !want && !none {
+				t.Errorf("%s: %v", r.Op, r.Header)
+			}
+		}
+	})
+}
+
+// P38 and P39: no Content-Encoding on an object, no header without a value, none that nobody asked for.
+func TestP38P39NoUnwantedHeaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBucket(t, fakes3.Options{}, nil)
+		if _, err := send(t.Context(), newTestStage(b, 5<<20, nil), testJob(), pattern(17<<20)); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range b.s3.Requests() {
+			for name, values := range r.Header {
+				switch name {
+				case "Content-Encoding", "X-Amz-Acl", "X-Amz-Tagging", "X-Amz-Storage-Class", "Accept-Encoding", "Expect":
+					t.Errorf("%s sends %s: %q", r.Op, name, values)
+				}
+				if len(values) != 1 || values[0] == "" {
+					t.Errorf("%s sends %s: %q", r.Op, name, values)
+				}
+			}
+		}
+	})
+}
+
+// P40: a body is sent again from its first byte, whole and with its length.
+func TestP40BodyIsReplayed(t *testing.T) {
+	for _, cut := range []fakes3.Cut{fakes3.CutBefore, fakes3.CutMid, fakes3.CutAfter} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBucket(t, fakes3.Options{}, nil)
+			b.s3.Script(fakes3.Rule{Op: "put", Times: 2, Cut: cut})
+			data := pattern(3 << 20)
+			within(t, 3*time.Second, 3*time.Second, func() {
+				if err := b.Put(t.Context(), "k", "text/plain", data); err != nil {
+					t.Fatalf("cut %d: %v", cut, err)
+				}
+			})
+			reqs := b.s3.Requests()
+			last := reqs[len(reqs)-1]
+			if len(reqs) != 3 || last.SHA256 != sha(data) || last.Header.Get("Content-Length") != fmt.Sprint(len(data)) {
+				t.Errorf("cut %d: %s", cut, transcript(reqs, "Content-Length"))
+			}
+		})
+	}
+}
+
+// A GET whose body breaks in the middle is asked for again as a whole.
+func TestHalfReadAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBucket(t, fakes3.Options{}, nil)
+		data := pattern(100_000)
+		b.s3.Put("k", data)
+		b.s3.Script(fakes3.Rule{Op: "get", Times: 2, Cut: fakes3.CutAnswer})
+		got, found, err := b.Get(t.Context(), "k", 1<<20)
+		if err != nil || !found || !bytes.Equal(got, data) {
+			t.Fatalf("%d bytes, %v, %v", len(got), found, err)
+		}
+		if _, _, err := b.Get(t.Context(), "k", 99_999); err == nil {
+			t.Error("an object over the limit was read")
+		}
+		if _, found, err := b.Get(t.Context(), "none", 10); found || err != nil {
+			t.Errorf("absent: %v %v", found, err)
+		}
+		if size, found, err := b.Head(t.Context(), "k"); size != 100_000 || !found || err != nil {
+			t.Errorf("head: %d %v %v", size, found, err)
+		}
+		if _, found, err := b.Head(t.Context(), "none"); found || err != nil {
+			t.Errorf("head of nothing: %v %v", found, err)
+		}
+		if _, err := b.Open(t.Context(), "none"); !IsAbsent(err) {
+			t.Errorf("open of nothing: %v", err)
+		}
+	})
+}
+
+func TestListWalksPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBucket(t, fakes3.Options{}, nil)
+		for i := range 2500 {
+			b.s3.Put(fmt.Sprintf("queen/<&> %04d", i), []byte("xy"))
+		}
+		n := 0
+		for o, err := range b.List(t.Context(), "queen/", "queen/<&> 0099") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := fmt.Sprintf("queen/<&> %04d", n+100); o.Key != want || o.Size != 2 {
+				t.Fatalf("got %+v, want %s", o, want)
+			}
+			n++
+		}
+		if n != 2400 || len(b.s3.Requests()) != 3 {
+			t.Errorf("%d keys in %d pages", n, len(b.s3.Requests()))
+		}
+	})
+}
+
+// Every operation is counted under its name with the code that came back.
+func TestObserve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBucket(t, fakes3.Options{}, nil)
+		b.s3.Script(fakes3.Rule{Op: "multipart_part", Times: 1, Status: 503}, fakes3.Rule{Op: "put", Times: 1, Cut: fakes3.CutBefore})
+		if _, err := send(t.Context(), newTestStage(b, 5<<20, nil), testJob(), pattern(17<<20)); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := b.Get(t.Context(), testManifest, 1<<20); err != nil {
+			t.Fatal(err)
+		}
+		b.tryAbort(t.Context(), "k", "none")
+		want := map[string]int{
+			"multipart_create 200": 1, "multipart_part 503": 1, "multipart_part 200": 2, "multipart_complete 200": 1,
+			"put 0": 1, "put 200": 1, "get 200": 1, "multipart_abort 404": 1,
+		}
+		if got := fmt.Sprint(b.seen); got != fmt.Sprint(want) {
+			t.Errorf("counted %s", got)
+		}
+	})
+}
+
+// The bucket is part of the host name when path style is off.
+func TestVirtualHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBucket(t, fakes3.Options{}, func(o *ClientOptions) { o.PathStyle = false })
+		if err := b.Put(t.Context(), "queen/k", "text/plain", []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if r := b.s3.Requests()[0]; r.Host != "lake.fakes3.test" || r.Path != "/queen/k" {
+			t.Errorf("%s %s", r.Host, r.Path)
+		}
+	})
+}

@@ -1,0 +1,171 @@
+package upload
+
+import (
+	"context"
+	"crypto/md5"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+)
+
+// Put writes one object in one request. Content-MD5 lets the store refuse a body that was damaged on its way.
+func (c *Client) Put(ctx context.Context, key, contentType string, data []byte) error {
+	return c.put(ctx, key, contentType, newBody(data), "")
+}
+
+// put sends a body whose sha256 the caller may know already ("" = not).
+func (c *Client) put(ctx context.Context, key, contentType string, b *body, sha256Hex string) error {
+	sum := md5.New()
+	sha := sha256.New()
+	for _, chunk := range b.chunks {
+		sum.Write(chunk)
+		if sha256Hex == "" {
+			sha.Write(chunk)
+		}
+	}
+	if sha256Hex == "" {
+		sha256Hex = hex.EncodeToString(sha.Sum(nil))
+	}
+	in := &s3.PutObjectInput{
+		Bucket: aws.String(c.o.Bucket), Key: aws.String(key),
+		ContentType:          aws.String(contentType),
+		ContentLength:        aws.Int64(b.size),
+		ContentMD5:           aws.String(base64.StdEncoding.EncodeToString(sum.Sum(nil))),
+		ServerSideEncryption: types.ServerSideEncryption(c.o.SSE),
+		SSEKMSKeyId:          c.kmsKey(),
+	}
+	return c.retry(ctx, OpPut, key, func(ctx context.Context) error {
+		send := *in
+		send.Body = newBody(b.chunks...)
+		_, err := c.api.PutObject(ctx, &send, signedHash(sha256Hex))
+		return err
+	})
+}
+
+func (c *Client) kmsKey() *string {
+	if c.o.KMSKeyID == "" {
+		return nil
+	}
+	return aws.String(c.o.KMSKeyID)
+}
+
+// Get reads an object of at most limit bytes into memory. An object that is not there is found=false and no error.
+func (c *Client) Get(ctx context.Context, key string, limit int64) (data []byte, found bool, err error) {
+	err = c.retry(ctx, OpGet, key, func(ctx context.Context) error {
+		out, err := c.api.GetObject(ctx, &s3.GetObjectInput{Bucket: aws.String(c.o.Bucket), Key: aws.String(key)})
+		if err != nil {
+			return err
+		}
+		defer out.Body.Close()
+		data, err = io.ReadAll(io.LimitReader(out.Body, limit+1))
+		if err != nil {
+			return &shortAnswer{http.StatusOK, fmt.Errorf("its body ended early: %w", err)}
+		}
+		return nil
+	})
+	if absent(err) {
+		return nil, false, nil
+	}
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("%s %s: longer than %d bytes", OpGet, key, limit)
+	}
+	return data, err == nil, err
+}
+
+// Open streams an object. Its body can break in the middle, which is an error of the reader's; an object that is not there is
+// an error that IsAbsent reports. For tools: the sink reads nothing large.
+func (c *Client) Open(ctx context.Context, key string) (io.ReadCloser, error) {
+	out, err := c.api.GetObject(ctx, &s3.GetObjectInput{Bucket: aws.String(c.o.Bucket), Key: aws.String(key)})
+	if err != nil {
+		return nil, c.failure(OpGet, key, err)
+	}
+	return out.Body, nil
+}
+
+// IsAbsent reports whether err says that an object does not exist.
+func IsAbsent(err error) bool { return absent(err) }
+
+func absent(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Status == http.StatusNotFound && e.Code != "NoSuchBucket"
+}
+
+// Head returns the size of an object. One that is not there is found=false and no error.
+func (c *Client) Head(ctx context.Context, key string) (size int64, found bool, err error) {
+	err = c.retry(ctx, OpHead, key, func(ctx context.Context) error {
+		out, err := c.api.HeadObject(ctx, &s3.HeadObjectInput{Bucket: aws.String(c.o.Bucket), Key: aws.String(key)})
+		if err == nil {
+			size = aws.ToInt64(out.ContentLength)
+		}
+		return err
+	})
+	if absent(err) {
+		return 0, false, nil
+	}
+	return size, err == nil, err
+}
+
+// Probe asks whether the bucket answers: a HEAD of "<prefix>/", for which "not found" is as good as "found" (contract B8). It
+// makes one attempt; whoever probes decides when to ask again.
+func (c *Client) Probe(ctx context.Context, prefix string) error {
+	key := prefix + "/"
+	try, cancel := context.WithTimeoutCause(ctx, c.o.AnswerTimeout, errDeadline)
+	defer cancel()
+	_, err := c.api.HeadObject(try, &s3.HeadObjectInput{Bucket: aws.String(c.o.Bucket), Key: aws.String(key)})
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s %s: %w", OpHead, key, context.Cause(ctx))
+	}
+	if err := error(c.failure(OpHead, key, err)); !absent(err) {
+		return err
+	}
+	return nil
+}
+
+// Listed is one object of a listing.
+type Listed struct {
+	Key  string
+	Size int64
+}
+
+// List yields the objects under a prefix in key order, from the first key behind `after`. For tools and the audit: nothing that
+// the sink commits depends on a listing (contract S2).
+func (c *Client) List(ctx context.Context, prefix, after string) iter.Seq2[Listed, error] {
+	return func(yield func(Listed, error) bool) {
+		for {
+			var out *s3.ListObjectsV2Output
+			err := c.retry(ctx, OpList, prefix, func(ctx context.Context) (err error) {
+				in := &s3.ListObjectsV2Input{Bucket: aws.String(c.o.Bucket), Prefix: aws.String(prefix), MaxKeys: aws.Int32(1000)}
+				if after != "" {
+					in.StartAfter = aws.String(after)
+				}
+				out, err = c.api.ListObjectsV2(ctx, in)
+				return err
+			})
+			if err != nil {
+				yield(Listed{}, err)
+				return
+			}
+			for _, o := range out.Contents {
+				after = aws.ToString(o.Key)
+				if !yield(Listed{Key: after, Size: aws.ToInt64(o.Size)}, nil) {
+					return
+				}
+			}
+			if !aws.ToBool(out.IsTruncated) || len(out.Contents) == 0 {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package upload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Waits between the attempts of one request: full jitter in [step/10, step], step doubling from the first to the last.
+const (
+	firstStep = time.Second
+	lastStep  = 60 * time.Second
+)
+
+// errDeadline is the cause of an attempt that took too long.
+var errDeadline = errors.New("the attempt took too long")
+
+// retry makes attempts until one succeeds, one fails for good, ctx ends, or they are used up. Each has a deadline of its own.
+// It returns nil, ctx's cause with the request named, or the *Error of the last attempt.
+func (c *Client) retry(ctx context.Context, op Op, key string, attempt func(ctx context.Context) error) error {
+	step := firstStep
+	for n := 1; ; n++ {
+		try, cancel := context.WithTimeoutCause(ctx, c.o.RequestTimeout, errDeadline)
+		err := attempt(try)
+		late := context.Cause(try) == errDeadline
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%s %s: %w", op, key, context.Cause(ctx))
+		}
+		e := c.failure(op, key, err)
+		if late && e.Status < 300 {
+			e.Retryable, e.Err = true, fmt.Errorf("%w: over %v", errDeadline, c.o.RequestTimeout)
+		}
+		if !e.Retryable || n >= c.o.Attempts {
+			return e
+		}
+		if err := sleep(ctx, max(c.jitter(step), e.RetryAfter)); err != nil {
+			return fmt.Errorf("%s %s: %w", op, key, err)
+		}
+		step = min(2*step, lastStep)
+	}
+}
+
+func (c *Client) jitter(step time.Duration) time.Duration {
+	low := step / 10
+	return low + time.Duration(c.o.Random()*float64(step-low))
+}
+
+// sleep waits for d or returns the cause of ctx's end.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

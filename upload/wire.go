@@ -1,0 +1,170 @@
+package upload
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go/middleware"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+)
+
+// Op names a request as the metric queen_s3_s3_requests_total does.
+type Op string
+
+// All operations.
+const (
+	OpPut               Op = "put"
+	OpGet               Op = "get"
+	OpHead              Op = "head"
+	OpList              Op = "list"
+	OpDelete            Op = "delete" // never sent: the sink deletes nothing
+	OpMultipartCreate   Op = "multipart_create"
+	OpMultipartPart     Op = "multipart_part"
+	OpMultipartComplete Op = "multipart_complete"
+	OpMultipartAbort    Op = "multipart_abort"
+)
+
+// opOf reads the operation off a request, so that what is counted is what went over the wire.
+func opOf(r *http.Request) Op {
+	q := r.URL.Query()
+	switch r.Method {
+	case http.MethodHead:
+		return OpHead
+	case http.MethodGet:
+		if q.Has("list-type") {
+			return OpList
+		}
+		return OpGet
+	case http.MethodPost:
+		if q.Has("uploads") {
+			return OpMultipartCreate
+		}
+		return OpMultipartComplete
+	case http.MethodDelete:
+		if q.Has("uploadId") {
+			return OpMultipartAbort
+		}
+		return OpDelete
+	default:
+		if q.Has("partNumber") {
+			return OpMultipartPart
+		}
+		return OpPut
+	}
+}
+
+// observer counts requests by operation and status.
+type observer struct {
+	next http.RoundTripper
+	seen func(op Op, code int)
+}
+
+var _ http.RoundTripper = (*observer)(nil)
+
+func (o *observer) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := o.next.RoundTrip(r)
+	if err != nil {
+		o.seen(opOf(r), 0)
+		return nil, err
+	}
+	o.seen(opOf(r), resp.StatusCode)
+	return resp, nil
+}
+
+// apiOptions change the SDK's requests where stores differ from the one it was made for.
+func apiOptions() []func(*middleware.Stack) error {
+	return []func(*middleware.Stack) error{
+		// Front ends of some stores rewrite Accept-Encoding on the way, so it must not be signed; the SDK would. Without it nothing
+		// asks for a compressed answer, since the transport does not either.
+		func(s *middleware.Stack) error {
+			return s.Finalize.Insert(finalize("queenUnsignedHeaders", func(ctx context.Context, r *smithyhttp.Request) context.Context {
+				r.Header.Del("Accept-Encoding")
+				r.Header.Del("Amz-Sdk-Invocation-Id")
+				r.Header.Del("Amz-Sdk-Request")
+				return ctx
+			}), "Signing", middleware.Before)
+		},
+	}
+}
+
+// signedHash makes a request carry and sign this hash of its body, over TLS too, and saves the SDK from hashing it again for each
+// attempt.
+func signedHash(sha256Hex string) func(*s3.Options) {
+	return func(o *s3.Options) {
+		o.APIOptions = append(o.APIOptions, func(s *middleware.Stack) error {
+			return s.Finalize.Add(finalize("queenPayloadHash", func(ctx context.Context, _ *smithyhttp.Request) context.Context {
+				return v4.SetPayloadHash(ctx, sha256Hex)
+			}), middleware.Before)
+		})
+	}
+}
+
+func finalize(id string, change func(context.Context, *smithyhttp.Request) context.Context) middleware.FinalizeMiddleware {
+	return middleware.FinalizeMiddlewareFunc(id, func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
+		middleware.FinalizeOutput, middleware.Metadata, error,
+	) {
+		r, ok := in.Request.(*smithyhttp.Request)
+		if !ok {
+			return middleware.FinalizeOutput{}, middleware.Metadata{}, fmt.Errorf("%s: request is a %T", id, in.Request)
+		}
+		return next.HandleFinalize(change(ctx, r), in)
+	})
+}
+
+// body reads a list of chunks as one stream that can be rewound, so that an object need not be joined and an attempt can be
+// made again from its first byte.
+type body struct {
+	chunks [][]byte
+	size   int64
+	at     int64 // position of the stream
+	chunk  int   // the chunk that at lies in
+	off    int   // and where in it
+}
+
+var _ io.ReadSeeker = (*body)(nil)
+
+func newBody(chunks ...[]byte) *body {
+	b := &body{chunks: chunks}
+	for _, c := range chunks {
+		b.size += int64(len(c))
+	}
+	return b
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	for b.chunk < len(b.chunks) && b.off == len(b.chunks[b.chunk]) {
+		b.chunk, b.off = b.chunk+1, 0
+	}
+	if b.chunk == len(b.chunks) {
+		return 0, io.EOF
+	}
+	n := copy(p, b.chunks[b.chunk][b.off:])
+	b.off += n
+	b.at += int64(n)
+	return n, nil
+}
+
+func (b *body) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += b.at
+	case io.SeekEnd:
+		offset += b.size
+	}
+	if offset < 0 || offset > b.size {
+		return 0, fmt.Errorf("seek to %d of %d bytes", offset, b.size)
+	}
+	b.at, b.chunk, b.off = offset, 0, 0
+	for left := offset; b.chunk < len(b.chunks); b.chunk++ {
+		if left <= int64(len(b.chunks[b.chunk])) {
+			b.off = int(left)
+			break
+		}
+		left -= int64(len(b.chunks[b.chunk]))
+	}
+	return b.at, nil
+}
