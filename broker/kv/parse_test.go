@@ -44,12 +44,16 @@ func TestParseBatch(t *testing.T) {
 	}
 }
 
+// many is a list of n times the same.
+func many(n int, op string) string { return "[" + strings.Repeat(op+",", n-1) + op + "]" }
+
+// value is the text of the longest string that a document may hold.
+func value() string { return strings.Repeat("a", kv.MaxValue-2) }
+
 func TestParseBatchRefuses(t *testing.T) {
 	op := func(fields string) string {
 		return `[{"op":"put","ns":"n","key":"k","value":1,"forever":true` + fields + `}]`
 	}
-	many := func(n int, op string) string { return "[" + strings.Repeat(op+",", n-1) + op + "]" }
-	value := strings.Repeat("a", kv.MaxValue-2)
 	for _, tc := range []struct{ body, reason string }{
 		{``, kv.BadBody}, {`7`, kv.BadBody}, {`null`, kv.BadBody}, {`{}`, kv.BadBody}, {`{"operations":{}}`, kv.BadBody},
 		{`{"operations":null}`, kv.BadBody}, {`[1]`, kv.BadBody}, {`[null]`, kv.BadBody}, {`[]x`, kv.BadBody}, {"[\"\xff\"]", kv.BadBody},
@@ -77,7 +81,7 @@ func TestParseBatchRefuses(t *testing.T) {
 		{many(257, `{"op":"get","ns":"n","key":"k"}`), kv.TooManyOps},
 		{`[{"op":"getMany","ns":"n","keys":` + many(1024, `"a"`) + `},{"op":"getMany","ns":"n","keys":["a"]}]`, kv.TooManyKeys},
 		{`[{"op":"delete","ns":"n","key":"k"},{"op":"incr","ns":"n","key":"k","delta":1,"forever":true}]`, kv.DuplicateKey},
-		{`[{"op":"put","ns":"n","key":"k","forever":true,"value":"` + value + `x"}]`, kv.ValueTooLarge},
+		{`[{"op":"put","ns":"n","key":"k","forever":true,"value":"` + value() + `x"}]`, kv.ValueTooLarge},
 	} {
 		ops, err := kv.ParseBatch([]byte(tc.body))
 		var refused *kv.Error
@@ -93,10 +97,14 @@ func TestParseBatchRefuses(t *testing.T) {
 			t.Errorf("%.120s: status %d, code %s", tc.body, refused.Status, refused.Code)
 		}
 	}
+}
+
+// TestParseBatchEdges: what lies exactly at a limit is accepted.
+func TestParseBatchEdges(t *testing.T) {
 	for _, body := range []string{
 		many(256, `{"op":"get","ns":"n","key":"k"}`),
 		`[{"op":"getMany","ns":"n","keys":` + many(1024, `"a"`) + `}]`,
-		`[{"op":"put","ns":"n","key":"k","forever":true,"value":   "` + value + `"  }]`,
+		`[{"op":"put","ns":"n","key":"k","forever":true,"value":   "` + value() + `"  }]`,
 		`[{"op":"get","ns":"n","key":"` + strings.Repeat("k", 474) + `"}]`,
 		`[{"op":"delete","ns":"n","key":"k"},{"op":"delete","ns":"m","key":"k"},{"op":"get","ns":"n","key":"k"}]`,
 	} {

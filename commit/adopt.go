@@ -1,0 +1,103 @@
+package commit
+
+import (
+	"context"
+
+	"queen/stages"
+)
+
+// Position is where a queue goes on.
+type Position struct {
+	K    uint64         // of the last committed window, 0 before the first
+	At   stages.Micros  // tEnd of the pointer, else where the queue starts
+	Redo *stages.Intent // the intent of window K+1 when it is open already
+}
+
+// Adopt reads the rows of a queue whose lease was just acquired, or whose last pass ended in an error, and says where it goes on. The first
+// adoption ever decides the start (contract S11): under latest it is this node's safe time now, and the setting is never consulted again.
+func (g *Ledger) Adopt(ctx context.Context, latest bool) (Position, error) {
+	r, err := g.adoptRows(ctx)
+	if err != nil {
+		return Position{}, err
+	}
+	if r.start.Version == 0 {
+		doc := startDoc{Start: "earliest"}
+		if latest {
+			safe := g.log.Safe()
+			doc = startDoc{Start: "latest", T: &safe}
+		}
+		value, err := marshal(doc)
+		if err != nil {
+			return Position{}, err
+		}
+		// Behind the fence and at version 0: two nodes cannot both decide it.
+		if landed, err := g.write(ctx, "start", g.keys.Start, value); !landed || err != nil {
+			return Position{}, err
+		}
+		r.start = stages.Row{Key: g.keys.Start, Value: value, Version: 1}
+	}
+	return g.position(ctx, r)
+}
+
+func (g *Ledger) adoptRows(ctx context.Context) (rows, error) {
+	if err := g.lease.lock(ctx); err != nil {
+		return rows{}, err
+	}
+	defer g.lease.unlock()
+	r, err := readRows(ctx, g.kv, g.keys)
+	if err != nil {
+		return rows{}, err
+	}
+	if !g.lease.found(r.lease) {
+		return rows{}, g.lease.Lost()
+	}
+	g.known = map[string]uint64{
+		g.keys.Start:     r.start.Version,
+		g.keys.Intent:    r.intent.Version,
+		g.keys.Committed: r.committed.Version,
+	}
+	return r, nil
+}
+
+// position makes sense of the rows.
+func (g *Ledger) position(ctx context.Context, r rows) (Position, error) {
+	if err := g.lease.lock(ctx); err != nil {
+		return Position{}, err
+	}
+	defer g.lease.unlock()
+	g.pointer, g.open, g.start = Pointer{}, nil, stages.Beginning
+	var err error
+	if r.committed.Version != 0 {
+		// A pointer that cannot be read is not "no pointer": counting from 1 again would write records twice.
+		if g.pointer, err = ParsePointer(r.committed.Value); err != nil {
+			return Position{}, errFatal("the row %s cannot be read (%w): restore it, or delete it to mirror the queue from its start row again", g.keys.Committed, err)
+		}
+	}
+	if g.start, err = parseStart(r.start.Value); err != nil && g.pointer.K == 0 {
+		return Position{}, errFatal("the row %s cannot be read (%w): restore it, or delete it to decide the start of the queue again", g.keys.Start, err)
+	}
+	p := Position{K: g.pointer.K, At: g.position0()}
+	if r.intent.Version == 0 {
+		return p, nil
+	}
+	in, ok := parseIntent(r.intent.Value)
+	if !ok {
+		g.listen.Ignored(g.queue.Name, g.keys.Intent)
+		return p, nil
+	}
+	if in.K == g.pointer.K+1 {
+		g.open, p.Redo = &in, &in
+	}
+	return p, nil
+}
+
+// position0 is where the next window starts.
+func (g *Ledger) position0() stages.Micros {
+	if g.pointer.K > 0 {
+		return g.pointer.End
+	}
+	return g.start
+}
+
+// Open reports whether a window is between its intent and its pointer. Ask it while no pass runs.
+func (g *Ledger) Open() bool { return g.open != nil }

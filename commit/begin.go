@@ -1,0 +1,198 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"queen/stages"
+)
+
+// Crash points of this package (contract S15).
+const (
+	AfterIntent  = "after_intent"
+	BeforeCommit = "before_commit"
+	AfterCommit  = "after_commit"
+)
+
+// Pins are the values that shape the bytes and keys of the windows that this process begins; an intent records them (contract B1).
+type Pins struct {
+	Format, Compression      string
+	Level                    int
+	Layout, Align            string
+	Prefix, Bucket, Endpoint string
+	Writer, Encoder          string
+}
+
+// Finisher looks for a window that an earlier life uploaded whole.
+type Finisher interface {
+	// Finished returns the upload that fits the intent, or false when the bucket holds none. A look that failed is an error.
+	Finished(ctx context.Context, job *stages.Job) (*stages.Uploaded, bool, error)
+}
+
+// Turns lets one window at a time through Begin to Finish.
+type Turns chan struct{}
+
+// NewTurns returns the turns of one pass.
+func NewTurns() Turns { return make(Turns, 1) }
+
+func (t Turns) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (t Turns) give() { <-t }
+
+// Options is what Begin and Finish of one pass need besides the ledger.
+type Options struct {
+	Ledger   *Ledger
+	Turns    Turns
+	Pins     Pins
+	Latency  time.Duration // repinning: how long a request of the old owner may still be under way
+	Finisher Finisher
+	Sort     func(stages.Listing) []stages.Header
+	// Known says whether this binary can write the intent: as it is, with another encoder (repinned differs), or not at all (a sentence).
+	Known func(in stages.Intent) (repinned stages.Intent, err error)
+	Crash func(point string)
+	// Slot is room to write one window, taken whole before the intent (no hold-and-wait) and given back by Finish.
+	Slot Slot
+}
+
+// Slot is one window's share of what the node has for writing. Give is safe without Take, and twice.
+type Slot interface {
+	Take(ctx context.Context) error
+	Give()
+}
+
+// Begin fixes a window: its intent is written (or found, in a redo), and when this node has applied it the window is listed from a view in
+// which that intent is the open one.
+type Begin struct {
+	o Options
+	g *Ledger
+}
+
+var _ stages.Stage[stages.Window, *stages.Job] = (*Begin)(nil)
+
+// NewBegin returns the stage.
+func NewBegin(o Options) *Begin { return &Begin{o: o, g: o.Ledger} }
+
+// Do waits for the queue's turn and emits one job for a window. The turn is given back by Finish.
+func (b *Begin) Do(ctx context.Context, w stages.Window, emit func(*stages.Job) error) error {
+	if err := b.o.Turns.take(ctx); err != nil {
+		return err
+	}
+	if err := b.o.Slot.Take(ctx); err != nil {
+		return err
+	}
+	job := &stages.Job{Queue: b.g.queue, Redo: w.Why == stages.Redo}
+	var err error
+	if job.Redo {
+		err = b.redo(ctx, w, job)
+	} else {
+		err = b.first(ctx, w, job)
+	}
+	if err == nil && job.Finished == nil {
+		err = b.list(ctx, job)
+	}
+	if err != nil {
+		return fmt.Errorf("begin window %d of %s: %w", w.K, b.g.queue.Name, err)
+	}
+	return emit(job)
+}
+
+// Drain has nothing left to emit.
+func (b *Begin) Drain(context.Context, func(*stages.Job) error) error { return nil }
+
+func (b *Begin) first(ctx context.Context, w stages.Window, job *stages.Job) error {
+	if b.g.open != nil || w.K != b.g.pointer.K+1 {
+		return errData("window %d does not follow the pointer at %d", w.K, b.g.pointer.K)
+	}
+	p := b.o.Pins
+	job.Intent = stages.Intent{K: w.K, Start: w.Shown, End: w.End, At: stages.MicrosOf(b.g.now()).ISO(), Format: p.Format,
+		Compression: p.Compression, Level: p.Level, Layout: p.Layout, Align: p.Align, Prefix: p.Prefix, Bucket: p.Bucket,
+		Endpoint: p.Endpoint, Writer: p.Writer, Encoder: p.Encoder}
+	if w.Start != stages.Beginning {
+		job.Intent.From = &w.Start
+	}
+	if err := b.intent(ctx, job.Intent); err != nil {
+		return err
+	}
+	b.o.Crash(AfterIntent)
+	return nil
+}
+
+// redo goes on with the open intent as it is written, whatever the settings say now.
+func (b *Begin) redo(ctx context.Context, w stages.Window, job *stages.Job) error {
+	if b.g.open == nil || b.g.open.K != w.K {
+		return errData("window %d is to be redone and its intent is not open", w.K)
+	}
+	job.Intent = *b.g.open
+	repinned, err := b.o.Known(job.Intent)
+	if err != nil {
+		return errFatal("window %d was begun with values this binary does not know: %w", w.K, err)
+	}
+	up, ok, err := b.o.Finisher.Finished(ctx, job)
+	if err != nil {
+		return err
+	}
+	if ok {
+		up.Job, job.Finished = job, up
+		return nil
+	}
+	if repinned == job.Intent {
+		return nil
+	}
+	// Another encoder would put other bytes under the same keys: say so first, and let what its owner still has under way land before ours.
+	job.Intent = repinned
+	if err := b.intent(ctx, repinned); err != nil {
+		return err
+	}
+	return b.g.backoff.Wait(ctx, b.o.Latency)
+}
+
+func (b *Begin) intent(ctx context.Context, in stages.Intent) error {
+	value, err := marshal(in)
+	if err != nil {
+		return err
+	}
+	if _, err := b.g.write(ctx, "intent", b.g.keys.Intent, value); err != nil {
+		return err
+	}
+	b.g.open = &in
+	return nil
+}
+
+// list waits until this node has applied the intent, lists the window and sorts it.
+func (b *Begin) list(ctx context.Context, job *stages.Job) error {
+	pause := time.Millisecond
+	for {
+		l, err := b.g.log.Listing(ctx, b.g.queue.ID, b.g.sink, job.Intent.K)
+		if err == nil {
+			if l.K != job.Intent.K || l.End != job.Intent.End {
+				return errData("the log lists window %d up to %d, the intent says %d up to %d", l.K, l.End, job.Intent.K, job.Intent.End)
+			}
+			job.Listing, job.Sorted = l, b.o.Sort(l)
+			return nil
+		}
+		if !errors.Is(err, stages.ErrNoIntent) {
+			return fmt.Errorf("list: %w", err)
+		}
+		// Another owner may have committed the window meanwhile; then the intent never opens here and the lease says why.
+		if err := b.g.lease.Check(); err != nil {
+			return err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
+		pause = min(2*pause, 100*time.Millisecond)
+	}
+}

@@ -1,0 +1,261 @@
+package commit_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"queen/commit"
+	"queen/commit/committest"
+	"queen/stages"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func leases(kv *committest.KV, n int) (all []*commit.Lease) {
+	for i := range n {
+		all = append(all, commit.NewLease(commit.LeaseOptions{KV: kv, Now: time.Now, Key: fmt.Sprintf("s3:default:q%d:lease", i),
+			Instance: "node-1", Incarnation: "a1", TTL: 3 * time.Second}))
+	}
+	return all
+}
+
+// All leases of a node are refreshed and released in batches of 256, and stay live for as long as they are.
+func TestRefreshAndReleaseMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kv := committest.New(time.Now)
+		all := leases(kv, 600)
+		for _, l := range all {
+			if c, err := l.Acquire(t.Context(), true); err != nil || !c.Held {
+				t.Fatalf("%+v %v", c, err)
+			}
+		}
+		batches := 0
+		kv.Trace(func(string) { batches++ })
+		for range 10 {
+			<-time.After(time.Second)
+			if lost, err := commit.Refresh(t.Context(), kv, all); err != nil || len(lost) != 0 {
+				t.Fatalf("lost %d: %v", len(lost), err)
+			}
+		}
+		if batches != 30 {
+			t.Errorf("%d batches, want 30", batches)
+		}
+		for _, l := range all {
+			if err := l.Check(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if left, err := commit.Release(t.Context(), kv, all); err != nil || left != 0 {
+			t.Errorf("left %d: %v", left, err)
+		}
+		if keys := kv.Keys(); len(keys) != 0 {
+			t.Errorf("%d rows left", len(keys))
+		}
+		if all[0].Held() || all[0].Check() == nil {
+			t.Error("a released lease is held")
+		}
+	})
+}
+
+// A release that never succeeds ends after ten seconds.
+func TestReleaseGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kv := committest.New(time.Now)
+		all := leases(kv, 2)
+		kv.Script(func([]stages.Op) committest.Fault { return committest.NotLeader })
+		begun := time.Now()
+		if left, err := commit.Release(t.Context(), kv, all); left != 2 || err == nil {
+			t.Errorf("left %d: %v", left, err)
+		}
+		if took := time.Since(begun); took != 10*time.Second {
+			t.Errorf("gave up after %v", took)
+		}
+	})
+}
+
+// Refreshes and claims run beside each other on one handle, with a slow store: the handle never fences itself (contract B2).
+func TestNeverFencesItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kv := committest.New(time.Now)
+		slow := slowKV{kv}
+		l := commit.NewLease(commit.LeaseOptions{KV: slow, Now: time.Now, Key: "s3:default:q:lease", Instance: "n", Incarnation: "a", TTL: time.Second})
+		if c, err := l.Acquire(t.Context(), true); err != nil || !c.Held {
+			t.Fatal(c, err)
+		}
+		keys := commit.NewKeys("default", "q")
+		w := newWorld()
+		w.kv = kv
+		g := commit.NewLedger(commit.LedgerOptions{KV: slow, Log: w, Now: time.Now, Sink: "default", Queue: stages.QueueInfo{ID: queueID, Name: "q"},
+			Keys: keys, Lease: l, Listen: w, Backoff: commit.Backoff{First: time.Second, Max: time.Minute, Jitter: func() float64 { return 0 }}})
+		pos, err := g.Adopt(t.Context(), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var refresher sync.WaitGroup
+		refreshed := 0
+		refresher.Go(func() {
+			for ctx.Err() == nil {
+				<-time.After(90 * time.Millisecond)
+				lost, err := commit.Refresh(t.Context(), slow, []*commit.Lease{l})
+				if err != nil || len(lost) != 0 {
+					t.Errorf("lost %d: %v", len(lost), err)
+				}
+				refreshed++
+			}
+		})
+		p := &proc{w: w, lease: l, ledger: g, pos: pos}
+		for range 40 {
+			if err := p.one(t); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cancel()
+		refresher.Wait()
+		if p.pos.K != 40 || refreshed < 10 {
+			t.Errorf("k = %d after %d refreshes", p.pos.K, refreshed)
+		}
+		if text := w.out.String(); strings.Contains(text, "event:") {
+			t.Error(text)
+		}
+	})
+}
+
+// A fenced batch that hangs does not hold up the refresh of the other leases.
+func TestRefreshPassesByABusyLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kv := committest.New(time.Now)
+		hung := &hangingKV{KV: kv, resume: make(chan struct{})}
+		busy := commit.NewLease(commit.LeaseOptions{KV: hung, Now: time.Now, Key: "busy", Instance: "n", Incarnation: "a", TTL: 10 * time.Second})
+		free := leases(kv, 1)[0]
+		for _, l := range []*commit.Lease{busy, free} {
+			if c, err := l.Acquire(t.Context(), true); err != nil || !c.Held {
+				t.Fatal(c, err)
+			}
+		}
+		hung.hang = true
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = busy.Acquire(t.Context(), true)
+		}()
+		synctest.Wait()
+		<-time.After(2 * time.Second)
+		if lost, err := commit.Refresh(t.Context(), kv, []*commit.Lease{busy, free}); err != nil || len(lost) != 0 {
+			t.Errorf("lost %d: %v", len(lost), err)
+		}
+		<-time.After(2 * time.Second)
+		if err := free.Check(); err != nil {
+			t.Error(err)
+		}
+		close(hung.resume)
+		<-done
+	})
+}
+
+type hangingKV struct {
+	stages.KV
+	hang   bool
+	resume chan struct{}
+}
+
+func (h *hangingKV) Batch(ctx context.Context, ops []stages.Op) ([]stages.Result, *stages.Lost, error) {
+	if h.hang {
+		<-h.resume
+	}
+	return h.KV.Batch(ctx, ops)
+}
+
+// one runs a window of one stamp.
+func (p *proc) one(t *testing.T) error {
+	o := commit.Options{Ledger: p.ledger, Turns: commit.NewTurns(), Finisher: p.w, Sort: p.w.sort, Known: p.known, Crash: func(string) {}, Slot: p.w}
+	w := stages.Window{K: p.pos.K + 1, Start: p.pos.At, Shown: p.pos.At, End: p.pos.At + 1}
+	return commit.NewBegin(o).Do(t.Context(), w, func(job *stages.Job) error {
+		up := &stages.Uploaded{Job: job, Manifest: "m"}
+		return commit.NewFinish(o).Do(t.Context(), up, func(c commit.Committed) error {
+			p.pos = commit.Position{K: c.Pointer.K, At: c.Pointer.End}
+			return nil
+		})
+	})
+}
+
+type slowKV struct{ stages.KV }
+
+func (s slowKV) Batch(ctx context.Context, ops []stages.Op) ([]stages.Result, *stages.Lost, error) {
+	<-time.After(40 * time.Millisecond)
+	defer func() { <-time.After(40 * time.Millisecond) }()
+	return s.KV.Batch(ctx, ops)
+}
+
+func TestBackoff(t *testing.T) {
+	low := commit.Backoff{First: time.Second, Max: time.Minute, Jitter: func() float64 { return 0 }}
+	high := low
+	high.Jitter = func() float64 { return 0.999 }
+	for n, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60, 60} {
+		want *= time.Second
+		if d := low.Delay(n); d != want*3/4 {
+			t.Errorf("attempt %d: at least %v, want %v", n, d, want*3/4)
+		}
+		if d := high.Delay(n); d >= want*5/4 || d < want*124/100 {
+			t.Errorf("attempt %d: at most %v, want just below %v", n, d, want*5/4)
+		}
+	}
+	if d := low.Delay(1000); d != 45*time.Second {
+		t.Errorf("attempt 1000: %v", d)
+	}
+}
+
+// A stop cuts waits to a quarter of a second, those that have begun and those that begin, but not to nothing.
+func TestBackoffHurries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hurry := make(chan struct{})
+		b := commit.Backoff{Hurry: hurry}
+		go func() {
+			<-time.After(10 * time.Second)
+			close(hurry)
+		}()
+		begun := time.Now()
+		for _, want := range []time.Duration{10*time.Second + 250*time.Millisecond, 250 * time.Millisecond} {
+			if err := b.Wait(t.Context(), time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(begun); took != want {
+				t.Errorf("waited %v, want %v", took, want)
+			}
+			begun = time.Now()
+		}
+		if err := b.Wait(t.Context(), time.Millisecond); err != nil || time.Since(begun) != time.Millisecond {
+			t.Errorf("a short wait took %v: %v", time.Since(begun), err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if b.Wait(ctx, time.Minute) == nil {
+			t.Error("waited although the context had ended")
+		}
+	})
+}
+
+// Property: whatever stands in the row, reading it gives a pointer or an error and never a panic, and a pointer that was read says the same
+// when its end is written as a number.
+func FuzzPointer(f *testing.F) {
+	f.Add([]byte(`{"k":7,"tEnd":"2026-10-03T06:37:37.501942Z","manifest":"m","records":3,"bytes":9,"committedAtMs":1}`))
+	f.Add([]byte(`{"k":7,"tEnd":1791009458377855}`))
+	f.Add([]byte(`{"k":-1,"tEnd":null}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		p, err := commit.ParsePointer(text)
+		if err != nil {
+			return
+		}
+		again, err := commit.ParsePointer(fmt.Appendf(nil, `{"k":%d,"tEnd":%d}`, p.K, p.End))
+		if err != nil || again.K != p.K || again.End != p.End {
+			t.Errorf("%+v and %+v: %v", p, again, err)
+		}
+	})
+}

@@ -1,0 +1,248 @@
+package sink
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"queen/commit"
+	"queen/commit/committest"
+	"queen/stages"
+)
+
+// memory is a broker in memory: its log clock is the clock of the test, and every push is applied at once.
+type memory struct {
+	kv *committest.KV
+
+	mu     sync.Mutex
+	clock  stages.Micros
+	queues []*memQueue
+	nextID stages.QueueID
+	parts  stages.PartitionID
+	behind bool  // this node has not applied the intents yet
+	broken error // bodies cannot be read
+	pad    int   // length of a field of payloads
+}
+
+type memQueue struct {
+	info    stages.QueueInfo
+	parts   map[string]stages.PartitionID
+	names   map[stages.PartitionID]string
+	next    map[stages.PartitionID]int64
+	appends []memAppend
+	lost    []memLost
+}
+
+type memAppend struct {
+	h       stages.Header
+	records []stages.Record
+}
+
+type memLost struct {
+	r     stages.Range
+	first stages.Micros
+}
+
+var (
+	_ stages.Log    = (*memory)(nil)
+	_ stages.Queues = (*memory)(nil)
+)
+
+func newMemory() *memory { return &memory{kv: committest.New(time.Now)} }
+
+func (m *memory) Safe() stages.Micros {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.safe()
+}
+
+func (m *memory) safe() stages.Micros {
+	m.clock = max(m.clock, stages.MicrosOf(time.Now()))
+	return m.clock
+}
+
+// push puts n records into a partition, in one append.
+func (m *memory) push(queue, partition string, n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	q := m.queue(queue)
+	if q == nil {
+		m.nextID++
+		q = &memQueue{info: stages.QueueInfo{ID: m.nextID, Name: queue}, parts: map[string]stages.PartitionID{},
+			names: map[stages.PartitionID]string{}, next: map[stages.PartitionID]int64{}}
+		m.queues = append(m.queues, q)
+	}
+	id, ok := q.parts[partition]
+	if !ok {
+		m.parts++
+		id = m.parts
+		q.parts[partition], q.names[id] = id, partition
+	}
+	m.clock = max(m.safe(), m.clock+1) + 1
+	a := memAppend{h: stages.Header{TS: m.clock, Partition: id, Base: q.next[id], Count: int32(n)}}
+	for i := range n {
+		offset := q.next[id] + int64(i)
+		r := stages.Record{Offset: offset, TxID: fmt.Appendf(nil, "tx-%d-%d", id, offset),
+			Payload: fmt.Appendf(nil, `{"queue":%q,"n":%d.50,"text":"%0*d"}`, queue, offset, max(32, m.pad), offset)}
+		a.h.Weight += int32(stages.RecordWeight(len(r.TxID), len(partition), len(r.Payload)))
+		a.records = append(a.records, r)
+	}
+	q.next[id] += int64(n)
+	q.appends = append(q.appends, a)
+}
+
+// trim removes all that is stored of a queue, as an overrun of retention does.
+func (m *memory) trim(queue string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	q := m.queue(queue)
+	for _, a := range q.appends {
+		q.lost = append(q.lost, memLost{stages.Range{Partition: q.names[a.h.Partition], From: a.h.Base, To: a.h.Base + int64(a.h.Count) - 1}, a.h.TS})
+	}
+	q.appends = nil
+}
+
+func (m *memory) drop(queue string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.queues = slices.DeleteFunc(m.queues, func(q *memQueue) bool { return q.info.Name == queue })
+}
+
+func (m *memory) queue(name string) *memQueue {
+	for _, q := range m.queues {
+		if q.info.Name == name {
+			return q
+		}
+	}
+	return nil
+}
+
+func (m *memory) byID(id stages.QueueID) *memQueue {
+	for _, q := range m.queues {
+		if q.info.ID == id {
+			return q
+		}
+	}
+	return &memQueue{}
+}
+
+func (m *memory) Find(name string) (stages.QueueInfo, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if q := m.queue(name); q != nil {
+		return q.info, true
+	}
+	return stages.QueueInfo{}, false
+}
+
+func (m *memory) List() (all []stages.QueueInfo) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, q := range m.queues {
+		all = append(all, q.info)
+	}
+	return all
+}
+
+func (m *memory) Moved(_ context.Context, since stages.Micros) (moved []stages.QueueID, safe stages.Micros, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	safe = m.safe()
+	for _, q := range m.queues {
+		if n := len(q.appends); n > 0 && q.appends[n-1].h.TS >= since {
+			moved = append(moved, q.info.ID)
+		}
+	}
+	return moved, safe, nil
+}
+
+func (m *memory) between(id stages.QueueID, from, before stages.Micros) []memAppend {
+	q := m.byID(id)
+	at := func(t stages.Micros) int {
+		i, _ := slices.BinarySearchFunc(q.appends, t, func(a memAppend, t stages.Micros) int { return cmp.Compare(a.h.TS, t) })
+		return i
+	}
+	return slices.Clone(q.appends[at(from):max(at(from), at(before))])
+}
+
+func (m *memory) Headers(_ context.Context, id stages.QueueID, from, before stages.Micros) iter.Seq2[stages.Header, error] {
+	m.mu.Lock()
+	appends := m.between(id, from, before)
+	m.mu.Unlock()
+	return func(yield func(stages.Header, error) bool) {
+		for _, a := range appends {
+			if !yield(a.h, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (m *memory) Listing(_ context.Context, id stages.QueueID, sink string, k uint64) (stages.Listing, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	q := m.byID(id)
+	keys := commit.NewKeys(sink, stages.Esc(q.info.Name))
+	var in stages.Intent
+	if err := json.Unmarshal(m.kv.Get(keys.Intent).Value, &in); err != nil || in.K != k || m.behind {
+		return stages.Listing{}, stages.ErrNoIntent
+	}
+	start := stages.Beginning
+	if in.From != nil {
+		start = *in.From
+	}
+	if row := m.kv.Get(keys.Committed); row.Version != 0 {
+		p, err := commit.ParsePointer(row.Value)
+		if err != nil || p.K+1 != k || p.End != start {
+			return stages.Listing{}, stages.ErrNoIntent
+		}
+	}
+	l := stages.Listing{K: k, Start: start, End: in.End, Names: q.names}
+	for _, a := range m.between(id, start, in.End) {
+		l.Appends = append(l.Appends, a.h)
+	}
+	for _, lost := range q.lost {
+		if start <= lost.first && lost.first < in.End {
+			l.Lost = append(l.Lost, lost.r)
+		}
+	}
+	return l, nil
+}
+
+func (m *memory) Bodies(ctx context.Context, id stages.QueueID, headers []stages.Header, into func(int, stages.Body) error) error {
+	for i, h := range headers {
+		m.mu.Lock()
+		found := m.between(id, h.TS, h.TS+1)
+		err := m.broken
+		m.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		if len(found) != 1 {
+			return stages.ErrStaleRef
+		}
+		if err := into(i, memBody(found[0])); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+type memBody memAppend
+
+func (b memBody) Header() stages.Header { return b.h }
+
+func (b memBody) Records() iter.Seq2[stages.Record, error] {
+	return func(yield func(stages.Record, error) bool) {
+		for _, r := range b.records {
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+}

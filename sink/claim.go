@@ -1,0 +1,231 @@
+package sink
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"queen/commit"
+	"queen/stages"
+	"queen/upload"
+)
+
+// mostManifest bounds what is read of a manifest, in bytes.
+const mostManifest = 256 << 20
+
+// maxKVKey is the longest key that the store takes, in bytes.
+const maxKVKey = 512
+
+// newQueue makes the row of a queue.
+func (s *Sink) newQueue(name string) (*queue, error) {
+	q := &queue{s: s, name: name, keys: commit.NewKeys(s.cfg.Name, stages.Esc(name)), woken: true}
+	q.status.state = stateClaiming
+	incarnation := make([]byte, 8)
+	if _, err := io.ReadFull(s.o.Rand, incarnation); err != nil {
+		return nil, fmt.Errorf("incarnation of queue %q: %w", name, err)
+	}
+	q.lease = commit.NewLease(commit.LeaseOptions{KV: s.o.KV, Now: s.o.Now, Key: q.keys.Lease, Instance: s.cfg.Instance,
+		Incarnation: hex.EncodeToString(incarnation), TTL: s.cfg.LeaseTTL})
+	return q, nil
+}
+
+// prepare makes the queue ready for a pass: it exists, its keys fit, the lease is ours and the rows are read. It does nothing when all of
+// that is so already.
+func (q *queue) prepare(ctx context.Context) error {
+	q.mu.Lock()
+	ready, gone := q.ready, q.gone
+	q.mu.Unlock()
+	if ready && !gone {
+		return nil
+	}
+	if gone {
+		q.reset()
+	}
+	info, ok := q.s.o.Queues.Find(q.name)
+	if !ok {
+		return q.vanish(ctx)
+	}
+	if err := q.checkKeys(); err != nil {
+		return err
+	}
+	if err := q.claim(ctx); err != nil {
+		return err
+	}
+	q.s.raise(q, entered{stateRestoring})
+	ledger := commit.NewLedger(commit.LedgerOptions{KV: q.s.o.KV, Log: q.s.o.Log, Now: q.s.o.Now, Sink: q.s.cfg.Name, Queue: info,
+		Keys: q.keys, Lease: q.lease, Backoff: q.s.backoff, Listen: listener{q}})
+	at, err := ledger.Adopt(ctx, q.s.cfg.Start == "latest")
+	if err != nil {
+		return fmt.Errorf("adopt queue %q: %w", q.name, err)
+	}
+	q.mu.Lock()
+	q.info, q.ledger, q.at, q.ready, q.gone = info, ledger, at, true, false
+	q.woken = at.Redo != nil // else discovery says whether there is anything
+	q.mu.Unlock()
+	q.s.raise(q, restored{at})
+	// Outside the lock: discovery calls wake, which takes it.
+	feed := q.s.discovery.Watch(info.ID, at.At, q.wake)
+	q.mu.Lock()
+	q.feed = feed
+	q.mu.Unlock()
+	if at.Redo != nil {
+		feed.Start()
+	}
+	return nil
+}
+
+// vanish gives back what is held of a queue that does not exist. Its rows stay: should it come back, k goes on.
+func (q *queue) vanish(ctx context.Context) error {
+	if q.lease.Held() {
+		q.s.tryRelease(ctx, []*queue{q})
+	}
+	return missingError{}
+}
+
+// checkKeys refuses names that no store would take (contract B9).
+func (q *queue) checkKeys() error {
+	if err := upload.CheckNames(q.s.cfg.Prefix, q.s.cfg.Tenant, q.name); err != nil {
+		return keysError{err}
+	}
+	if n := q.keys.Longest(); n > maxKVKey {
+		return keysError{fmt.Errorf("queue %q: its name is too long: its rows in KV would have keys of %d bytes, the store takes %d", q.name, n, maxKVKey)}
+	}
+	return nil
+}
+
+// checkFresh refuses to count from 1 where an earlier life of this queue has counted already, one whose rows are gone: windows would be
+// written over, and what they held would be in the lake twice or in no manifest. It asks while a queue has no window and no intent.
+func (q *queue) checkFresh(ctx context.Context) error {
+	q.mu.Lock()
+	fresh := q.at.K == 0 && q.at.Redo == nil
+	q.mu.Unlock()
+	if !fresh {
+		return nil
+	}
+	key := upload.ManifestKey(q.s.cfg.Prefix, q.s.cfg.Tenant, q.name, 1)
+	_, found, err := q.s.client.Get(ctx, key, mostManifest)
+	if e, ok := errors.AsType[*upload.Error](err); ok && e.Status == http.StatusForbidden {
+		return nil // a store hides so what it may not list
+	}
+	if err == nil && found {
+		return keysError{fmt.Errorf("the bucket holds windows of an earlier life of queue %q (%s) and its rows in KV are gone: "+
+			"use another QUEEN_S3_PREFIX, or move the old objects away", q.name, key)}
+	}
+	return err
+}
+
+// claim acquires the lease unless it is held. An own row of an earlier incarnation is taken back at the first look of a process only.
+func (q *queue) claim(ctx context.Context) error {
+	if q.lease.Held() && q.lease.Check() == nil {
+		return nil
+	}
+	q.s.raise(q, entered{stateClaiming})
+	if err := q.s.claims.take(ctx); err != nil {
+		return err
+	}
+	defer q.s.claims.give()
+	q.mu.Lock()
+	q.looks++
+	had := q.had
+	atStart := q.looks == 1 && q.s.age() <= commit.WholeTTL(q.s.cfg.LeaseTTL)
+	q.mu.Unlock()
+	c, err := q.lease.Acquire(ctx, atStart)
+	switch {
+	case err != nil:
+		q.mu.Lock()
+		q.looks-- // a look that had no answer was none
+		q.mu.Unlock()
+		return fmt.Errorf("claim queue %q: %w", q.name, err)
+	case !c.Held && c.Twin:
+		return &commit.Error{Kind: commit.Fenced, Holder: c.Holder, Twin: true,
+			Err: fmt.Errorf("another process runs under this node's name %s: give each its own QUEEN_S3_INSTANCE", c.Holder)}
+	case !c.Held && had:
+		q.lose()
+		q.s.raise(q, preconditionLost{})
+		return &commit.Error{Kind: commit.Fenced, Holder: c.Holder, Err: fmt.Errorf("lease of queue %q: held by %s", q.name, c.Holder)}
+	case !c.Held:
+		return heldError{c.Holder}
+	}
+	q.mu.Lock()
+	q.had = true
+	q.mu.Unlock()
+	q.s.raise(q, owned{})
+	return nil
+}
+
+// lose notes that this process does not own the queue any more.
+func (q *queue) lose() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.had = false
+}
+
+// list keeps the rows in step with the queues that there are: under `*`, new ones get a row and deleted ones lose theirs; a named one that
+// was deleted, or made anew under its name, ends its pass.
+func (s *Sink) list(ctx context.Context) {
+	period := max(time.Second, 10*s.cfg.DiscoveryInterval)
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for {
+		s.listOnce(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *Sink) listOnce(ctx context.Context) {
+	if s.cfg.All {
+		for _, info := range s.o.Queues.List() {
+			q, err := s.add(info.Name)
+			if err != nil {
+				s.raise(nil, waiting{"list", err})
+			}
+			if q != nil {
+				s.begin(ctx, q)
+			}
+		}
+	}
+	for _, q := range s.all() {
+		info, ok := s.o.Queues.Find(q.name)
+		q.compare(info, ok)
+		if !ok && s.cfg.All && q.forget() {
+			s.remove(q)
+		}
+	}
+}
+
+// compare ends what runs for a queue that is gone, or is another one now.
+func (q *queue) compare(info stages.QueueInfo, exists bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.ready || exists && info.ID == q.info.ID {
+		return
+	}
+	q.gone, q.woken = true, true
+	if q.pass != nil {
+		q.pass.drain(false)
+		return
+	}
+	q.start()
+}
+
+// forget ends the row of a queue of which nothing is held or runs here. It is false when something is.
+func (q *queue) forget() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.busy || q.ready || q.lease.Held() {
+		return false
+	}
+	q.forgotten = true
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+	return true
+}

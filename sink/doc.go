@@ -1,0 +1,13 @@
+// Package sink mirrors queues into a bucket. queue.go is the file to open first: it is the pipeline of one queue, top to bottom, and
+// what happens when a pass of it ends.
+//
+//	queue.go    the pipeline of a queue, its goroutine, its retries
+//	claim.go    from a name to a queue that this node owns: look, keys, lease, rows, start
+//	sink.go     the whole sink: New, Run, Drain
+//	leases.go   refreshing all leases at once, and ending passes whose lease is gone
+//	bucket.go   the probe of the bucket
+//	events.go   what happens, as values; log.go, metrics.go and status.go listen
+//
+// It is not the broker: it sees one through the four interfaces of package stages, and never imports it. It does not know how windows are
+// cut, encoded, uploaded or committed: packages window, encode, upload and commit do. Read queue.go, then package commit.
+package sink

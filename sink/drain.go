@@ -1,0 +1,92 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// untilDrain returns a context that ends with ctx or when a drain begins.
+func (s *Sink) untilDrain(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-s.draining:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// finish ends the passes and waits for the queues' goroutines.
+func (s *Sink) finish() {
+	s.drain.Do(func() { close(s.draining) }) // an abort stops new work too
+	for _, q := range s.all() {
+		q.beginDrain()
+	}
+	s.running.Wait()
+}
+
+// release gives all leases back, unless the stop was an abort that wants none of it.
+func (s *Sink) release(ctx context.Context) {
+	var held []*queue
+	for _, q := range s.all() {
+		if q.lease.Held() {
+			held = append(held, q)
+		}
+	}
+	if len(held) > 0 && ctx.Err() == nil {
+		s.tryRelease(ctx, held)
+	}
+}
+
+// errGrace is the cause of passes that a drain could not wait for.
+var errGrace = errors.New("the grace of the shutdown is over")
+
+// Drain stops the reading, finishes the windows that are worth it or begun, gives the leases back and waits for Run to return. Nine tenths
+// of the configured grace are for the windows; what is left of them then is cut off and redone by the next life. ctx ends it at once.
+func (s *Sink) Drain(ctx context.Context) error {
+	s.drain.Do(func() { close(s.draining) })
+	s.mu.Lock()
+	begun := s.abort != nil
+	s.mu.Unlock()
+	if !begun {
+		return nil
+	}
+	timer := time.NewTimer(s.cfg.ShutdownGrace * 9 / 10)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.ended:
+			return nil
+		case <-timer.C:
+			s.cut(errGrace)
+		case <-ctx.Done():
+			s.abort(context.Cause(ctx))
+			<-s.ended
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// beginDrain ends the reading of a queue. An open window of a MiB or more, or of a queue that is behind, is closed and finished; a smaller
+// one is left to the next life.
+func (q *queue) beginDrain() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+	if q.pass == nil {
+		if !q.busy {
+			q.s.raise(q, drained{})
+		}
+		return
+	}
+	buffered := q.pass.cutter.Status().Weight
+	lag, _ := q.lag()
+	worth := buffered >= 1<<20 || buffered > 0 && lag >= 10*time.Second
+	q.s.raise(q, draining{buffered: buffered, closing: worth})
+	q.pass.drain(worth)
+}

@@ -1,0 +1,113 @@
+package sink
+
+import (
+	"context"
+	"time"
+
+	"queen/commit"
+	"queen/stages"
+	"queen/upload"
+)
+
+// What happens in a sink. Whoever does something raises an event and decides nothing by it; status, metrics and log lines listen. A queue
+// of nil is the sink as a whole. Listeners take no lock but their own, so that an event may be raised under any.
+type (
+	starting    struct{}
+	probed      struct{ err error }
+	stopped     struct{}
+	seen        struct{} // discovery has looked
+	notReleased struct {
+		left int
+		err  error
+	}
+	requested struct {
+		op   upload.Op
+		code int
+	}
+
+	entered       struct{ state string }
+	queueMissing  struct{}
+	heldElsewhere struct{ holder string }
+	owned         struct{}
+	restored      struct{ at commit.Position }
+	waiting       struct {
+		step string
+		err  error
+	}
+	fenced struct {
+		err    error
+		holder string
+		twin   bool
+	}
+	failed  struct{ err error }
+	crashed struct {
+		err   error
+		stack []byte
+	}
+	preconditionLost struct{}
+	rowIgnored       struct{ key string }
+	bodiesRead       struct{ err error }
+	windowCut        struct{ w stages.Window }
+	windowListed     struct{ partitions int }
+	windowCommitted  struct{ c commit.Committed }
+	bucketChanged    struct{ in stages.Intent }
+	foundFinished    struct{ k uint64 }
+	draining         struct {
+		buffered int64
+		closing  bool
+	}
+	drained struct{}
+)
+
+// raise tells the listeners.
+func (s *Sink) raise(q *queue, event any) {
+	if q == nil {
+		s.bucket.hear(event, s.o.Now())
+	} else {
+		q.status.hear(event, s.o.Now())
+	}
+	s.metrics.hear(q, event)
+	s.logs.hear(q, event)
+}
+
+// listener hands what package commit says on.
+type listener struct{ q *queue }
+
+var _ commit.Listener = listener{}
+
+func (l listener) PreconditionLost(string)           { l.q.s.raise(l.q, preconditionLost{}) }
+func (l listener) Waiting(_, step string, err error) { l.q.s.raise(l.q, waiting{step, err}) }
+func (l listener) Ignored(_, key string)             { l.q.s.raise(l.q, rowIgnored{key}) }
+func (q *queue) cut(w stages.Window)                 { q.s.raise(q, windowCut{w}) }
+func (q *queue) committing(*stages.Uploaded)         { q.s.raise(q, entered{stateCommit}) }
+
+// uploading is where the upload of a window begins. Its appends are sorted by partition.
+func (q *queue) uploading(job *stages.Job) {
+	partitions := 0
+	for i, h := range job.Sorted {
+		if i == 0 || job.Listing.Names[h.Partition] != job.Listing.Names[job.Sorted[i-1].Partition] {
+			partitions++
+		}
+	}
+	q.s.raise(q, windowListed{partitions})
+}
+
+// noting calls before for each input of a stage.
+func noting[I, O any](stage stages.Stage[I, O], before func(I)) stages.Stage[I, O] {
+	return noted[I, O]{stage, before}
+}
+
+type noted[I, O any] struct {
+	stages.Stage[I, O]
+	before func(I)
+}
+
+var _ stages.Stage[int, int] = noted[int, int]{}
+
+func (n noted[I, O]) Do(ctx context.Context, in I, emit func(O) error) error {
+	n.before(in)
+	return n.Stage.Do(ctx, in, emit)
+}
+
+// iso renders a wall clock time as status does.
+func iso(t time.Time) string { return stages.MicrosOf(t).ISO() }

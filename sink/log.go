@@ -1,0 +1,173 @@
+package sink
+
+import (
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"queen/commit"
+	"queen/stages"
+	"queen/upload"
+)
+
+// Keys of log fields that others read.
+const (
+	keyQueue  = "queue"
+	keyTenant = "tenant"
+	keyWhy    = "why"
+)
+
+// Distances of repeated lines.
+const (
+	everyFault = 5 * time.Second
+	everyProbe = 30 * time.Second
+)
+
+// logs writes lines for events. Texts and fields are read by people's scripts (contract S12).
+type logs struct {
+	s *Sink
+	l zerolog.Logger
+
+	mu   sync.Mutex
+	last map[string]time.Time // of throttled lines, by kind
+}
+
+func newLogs(s *Sink) *logs {
+	with := s.o.Logger.With()
+	if s.cfg.Tenant != stages.DefaultTenant {
+		with = with.Str(keyTenant, s.cfg.Tenant)
+	}
+	return &logs{s: s, l: with.Logger(), last: map[string]time.Time{}}
+}
+
+// due says whether a line of a kind may be written again.
+func (g *logs) due(kind string, distance time.Duration) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.s.o.Now()
+	if last, ok := g.last[kind]; ok && now.Sub(last) < distance {
+		return false
+	}
+	g.last[kind] = now
+	return true
+}
+
+// at begins a line of a queue.
+func at(e *zerolog.Event, q *queue) *zerolog.Event {
+	if q == nil {
+		return e
+	}
+	return e.Str(keyQueue, q.name)
+}
+
+func (g *logs) hear(q *queue, event any) {
+	switch e := event.(type) {
+	case starting:
+		g.start()
+	case probed:
+		g.probe(e.err)
+	case stopped:
+		g.l.Info().Msg("every queue drained; the sink has stopped")
+	case notReleased:
+		g.l.Warn().Err(e.err).Int("leases", e.left).Msg("leases not given back; they run out by themselves")
+	case owned:
+		at(g.l.Info(), q).Msg("this node owns the queue")
+	case heldElsewhere:
+		if g.due("held "+q.name, everyProbe) {
+			at(g.l.Info(), q).Str("owner", e.holder).Msg("another node owns this queue; it is left alone")
+		}
+	case restored:
+		at(g.l.Info(), q).Uint64("committed_k", e.at.K).Bool("redo", e.at.Redo != nil).Msg("queue restored")
+	case waiting:
+		if g.due(e.step, everyFault) {
+			at(g.l.Warn(), q).Str("step", e.step).Err(e.err).Msg("not done; it is tried again")
+		}
+	case fenced:
+		line := at(g.l.Warn(), q).Str(keyWhy, e.err.Error())
+		if e.twin {
+			line = line.Str("hint", "another process runs under this node's name; give each its own QUEEN_S3_INSTANCE")
+		}
+		line.Msg("queue fenced")
+	case failed:
+		at(g.l.Error(), q).Str(keyWhy, e.err.Error()).Msg("queue stopped")
+	case crashed:
+		at(g.l.Error(), q).Str(keyWhy, e.err.Error()).Bytes("stack", e.stack).Msg("queue stopped")
+	case draining:
+		at(g.l.Info(), q).Int64("buffered", e.buffered).Bool("closing", e.closing).Msg("shutting down: stopping the reads")
+	case drained:
+		at(g.l.Info(), q).Msg("queue drained")
+	default:
+		g.hearWindow(q, event)
+	}
+}
+
+// hearWindow is for what happens to windows.
+func (g *logs) hearWindow(q *queue, event any) {
+	switch e := event.(type) {
+	case windowCut:
+		if e.w.Why == stages.Pressure {
+			at(g.l.Info(), q).Uint64("k", e.w.K).Int64("buffered", e.w.Weight).Int64("limit", g.s.cfg.MemoryBytes).
+				Msg("memory budget reached: closing this queue's window early")
+		}
+	case windowCommitted:
+		g.committed(q, e.c)
+	case bucketChanged:
+		data, _ := upload.DataKey(e.in, g.s.cfg.Tenant, q.name, "*")
+		at(g.l.Warn(), q).Uint64("k", e.in.K).Str("left_in", e.in.Endpoint+"/"+e.in.Bucket).Str("key", data).
+			Msg("the window being redone was begun in another bucket: what it left there is in no manifest")
+	case foundFinished:
+		at(g.l.Info(), q).Uint64("k", e.k).Msg("the window being redone was uploaded whole before the restart; committing it from its manifest")
+	case rowIgnored:
+		at(g.l.Warn(), q).Str("key", e.key).Msg("a row cannot be read and is ignored; its version is kept")
+	}
+}
+
+func (g *logs) committed(q *queue, c commit.Committed) {
+	p := c.Pointer
+	lag := g.s.o.Log.Safe().Sub(p.End)
+	at(g.l.Info(), q).Uint64("k", p.K).Int64("records", p.Records).Int64("bytes", p.Bytes).Str("t_end", p.End.ISO()).
+		Float64("lag_seconds", lag.Seconds()).Int64("lost", lostRecords(c.Lost)).Msg("window committed")
+	for _, r := range c.Lost {
+		at(g.l.Warn(), q).Uint64("k", p.K).Str("partition", r.Partition).Int64("from", r.From).Int64("to", r.To).
+			Msg("records went away before the sink read them")
+	}
+}
+
+func (g *logs) probe(err error) {
+	if err != nil && g.due("probe", everyProbe) {
+		g.l.Warn().Err(err).Str("bucket", g.s.cfg.Bucket).Str("endpoint", g.s.cfg.Endpoint).
+			Msg("the bucket cannot be reached; check endpoint, region, credentials and bucket name")
+	}
+}
+
+// start is the one line with every setting; of the secret it says nothing.
+func (g *logs) start() {
+	c := g.s.cfg
+	queues := c.Queues
+	if c.All {
+		queues = []string{"*"}
+	}
+	addressing := "virtual-host"
+	if c.PathStyle {
+		addressing = "path-style"
+	}
+	g.l.Info().Str("version", Version).Str(keyTenant, c.Tenant).Str("sink", c.Name).Str("instance", c.Instance).Strs("queues", queues).
+		Str("partitions", "discovery").Str("s3", c.Endpoint).Str("bucket", c.Bucket).Str("prefix", c.Prefix).Str("region", c.Region).
+		Str("addressing", addressing).Str("sse", sse(c.SSE, c.SSEKMSKeyID)).Str("format", g.s.pins.Format).
+		Str("compression", g.s.pins.Compression).Str("layout", c.Layout).Str("align", c.Align).Int64("target_mb", c.TargetBytes>>20).
+		Int64("max_window_ms", c.MaxWindow.Milliseconds()).Str("start", c.Start).Int("checkpoint_every", c.CheckpointEvery).
+		Int64("memory_mb", c.MemoryBytes>>20).Int("fetch_concurrency", c.FetchConcurrency).
+		Int64("discovery_interval_ms", c.DiscoveryInterval.Milliseconds()).Int64("safe_guard_ms", c.SafeGuard.Milliseconds()).
+		Int64("lease_ttl_ms", c.LeaseTTL.Milliseconds()).Int64("multipart_threshold_mb", c.MultipartThreshold>>20).
+		Int("threads", c.Threads).Int64("shutdown_grace_ms", c.ShutdownGrace.Milliseconds()).Str("crash_at", c.CrashAt).
+		Msg("starting the S3 sink in-process")
+}
+
+// sse is the encryption that is asked for; of a key id only the end is shown.
+func sse(mode, key string) string {
+	if key == "" {
+		return mode
+	}
+	return mode + " " + "***" + key[max(0, len(key)-4):]
+}

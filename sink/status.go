@@ -1,0 +1,259 @@
+package sink
+
+import (
+	"sync"
+	"time"
+
+	"queen/stages"
+)
+
+// Phases of a sink and states of a queue, as status shows them.
+const (
+	phaseStarting = "starting"
+	phaseRunning  = "running"
+	phaseStopped  = "stopped"
+
+	stateClaiming  = "claiming"
+	stateHeld      = "held"
+	stateRestoring = "restoring"
+	stateFilling   = "filling"
+	stateIntent    = "intent"
+	stateUpload    = "upload"
+	stateCommit    = "commit"
+	stateDrained   = "drained"
+	stateFenced    = "fenced"
+	stateFailed    = "failed"
+	stateMissing   = "missing"
+	stateCrashed   = "crashed"
+)
+
+// status is what people see of a queue.
+type status struct {
+	mu         sync.Mutex
+	state      string
+	heldBy     string
+	watched    bool // run here: counts for health
+	since      time.Time
+	k          uint64
+	end        *stages.Micros // tEnd of the last window
+	through    *stages.Micros // complete up to here: it never goes back
+	redo       bool
+	partitions int // of the last window that was listed
+	windows    int64
+	records    int64
+	bytes      int64
+	lost       int64
+	error      string
+	errorAt    time.Time
+}
+
+// hear takes an event of the queue.
+func (t *status) hear(event any, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch e := event.(type) {
+	case entered:
+		t.state = e.state
+	case owned:
+		t.heldBy, t.watched, t.since = "", true, now
+	case restored:
+		t.state, t.k, t.redo = stateFilling, e.at.K, e.at.Redo != nil
+		t.end = nil
+		if e.at.K > 0 {
+			t.end = moved(e.at.At)
+		}
+		t.raiseThrough(e.at.At)
+	case windowCommitted:
+		t.state, t.redo = stateFilling, false
+		t.k, t.end = e.c.Pointer.K, moved(e.c.Pointer.End)
+		t.windows++
+		t.records += e.c.Pointer.Records
+		t.bytes += e.c.Pointer.Bytes
+		t.lost += lostRecords(e.c.Lost)
+		t.raiseThrough(e.c.Pointer.End)
+	case windowListed:
+		t.state, t.partitions = stateUpload, e.partitions
+	case heldElsewhere:
+		t.state, t.heldBy = stateHeld, e.holder
+		t.forget()
+	case queueMissing:
+		t.state, t.heldBy = stateMissing, ""
+		t.forget()
+	case fenced:
+		t.state, t.heldBy = stateFenced, e.holder
+		t.forget()
+		t.fault(e.err, now)
+	case drained:
+		t.state = stateDrained
+		t.forget()
+	case failed:
+		t.state = stateFailed // still watched: its lag goes on growing
+		t.fault(e.err, now)
+	case crashed:
+		t.state = stateCrashed
+		t.fault(e.err, now)
+	case waiting:
+		t.fault(e.err, now)
+	case bodiesRead:
+		if e.err != nil {
+			t.fault(e.err, now)
+		}
+	}
+}
+
+// moved is a stamp of its own: a pointer into the event would keep the window's listing alive.
+func moved(m stages.Micros) *stages.Micros { return &m }
+
+func (t *status) fault(err error, now time.Time) { t.error, t.errorAt = err.Error(), now }
+
+// forget clears what is only known of a queue that runs here.
+func (t *status) forget() { t.watched, t.through, t.redo, t.partitions = false, nil, false, 0 }
+
+// leave is the end of a pass.
+func (t *status) leave() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.state == stateIntent || t.state == stateUpload || t.state == stateCommit {
+		t.state = stateFilling
+	}
+}
+
+// raiseThrough raises what the queue is complete through. The lock is held.
+func (t *status) raiseThrough(m stages.Micros) {
+	if m != stages.Beginning && (t.through == nil || m > *t.through) {
+		t.through = &m
+	}
+}
+
+func lostRecords(lost []stages.Range) (n int64) {
+	for _, r := range lost {
+		n += r.To - r.From + 1
+	}
+	return n
+}
+
+// lag brings what the queue is complete through up to date and returns how far that lies behind this node's safe time; ok is false while
+// nothing is known. The queue's lock is held.
+func (q *queue) lag() (lag time.Duration, ok bool) {
+	safe := q.s.o.Log.Safe()
+	through, known := stages.Micros(0), false
+	switch {
+	case q.pass != nil:
+		// Between the cut and the pointer the cutter is ahead of what is real.
+		if st := q.pass.cutter.Status(); st.Appends == 0 && st.K == q.at.K+1 && q.at.Redo == nil {
+			through, known = st.Ceiling, true
+		}
+	case q.ready && q.feed != nil && q.at.Redo == nil:
+		through, known = q.feed.Through()
+	}
+	q.status.mu.Lock()
+	defer q.status.mu.Unlock()
+	if known && q.status.watched {
+		q.status.raiseThrough(through)
+	}
+	if q.status.through == nil {
+		return 0, false
+	}
+	return max(0, safe.Sub(*q.status.through)), true
+}
+
+// Status returns the block `s3` of GET /status. Its keys come out in alphabetical order.
+func (s *Sink) Status() any {
+	s.mu.Lock()
+	phase, started := s.phase, s.started
+	s.mu.Unlock()
+	var uptime int64
+	if phase == phaseRunning {
+		uptime = s.o.Now().Sub(started).Milliseconds()
+	}
+	entry := s.report()
+	for k, v := range map[string]any{
+		"tenant": s.cfg.Tenant, "source": "env", "cluster": nil, "phase": phase, "error": nil, "restarts": 0, "lastExit": nil,
+		"uptimeMs": uptime, "backoffMs": 0,
+	} {
+		entry[k] = v
+	}
+	return map[string]any{
+		"mode": "in-process", "phase": phase, "threads": s.cfg.Threads,
+		"controlPlane": map[string]any{"error": nil},
+		"sinks":        []any{entry},
+	}
+}
+
+// report is what the sink says of itself.
+func (s *Sink) report() map[string]any {
+	bucket, reachable := s.bucket.report()
+	bucket["name"], bucket["endpoint"], bucket["region"], bucket["prefix"] = s.cfg.Bucket, s.cfg.Endpoint, s.cfg.Region, s.cfg.Prefix
+	health, healthy := s.health()
+	rows := []any{}
+	held := 0
+	all := s.all()
+	for _, q := range all {
+		row, owned := q.report()
+		if owned {
+			held++
+		}
+		rows = append(rows, row)
+	}
+	s.mu.Lock()
+	running := s.phase == phaseRunning
+	s.mu.Unlock()
+	return map[string]any{
+		"ok": healthy && reachable, "sink": s.cfg.Name, "instance": s.cfg.Instance, "version": Version, "running": running,
+		"bucket": bucket, "format": s.pins.Format, "compression": s.pins.Compression, "layout": s.pins.Layout, "align": s.pins.Align,
+		"health":    health,
+		"placement": map[string]any{"nodes": 1, "queues": len(all), "share": len(all), "held": held, "givingBack": nil},
+		"memory":    map[string]any{"bufferedBytes": s.slots.charged(), "limitBytes": s.cfg.MemoryBytes},
+		"queues":    rows,
+	}
+}
+
+// report is the queue's row.
+func (q *queue) report() (row map[string]any, owned bool) {
+	owned = q.lease.Held()
+	safe := q.s.o.Log.Safe()
+	q.mu.Lock()
+	lag, lagKnown := q.lag()
+	buffered := q.buffered()
+	q.mu.Unlock()
+	t := &q.status
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	row = map[string]any{
+		"name": q.name, "ownedHere": owned, "heldBy": text(t.heldBy), "state": t.state, "k": t.k, "tEnd": moment(t.end),
+		"completeThrough": moment(t.through), "safeTime": nil, "lagSeconds": nil, "redo": t.redo, "bufferedBytes": buffered,
+		"partitions": t.partitions, "windowsCommitted": t.windows, "records": t.records, "bytes": t.bytes, "recordsLost": t.lost, "lastError": nil,
+	}
+	if t.watched {
+		row["safeTime"] = moment(&safe)
+	}
+	if lagKnown {
+		row["lagSeconds"] = lag.Seconds()
+	}
+	if t.error != "" {
+		row["lastError"] = map[string]any{"at": iso(t.errorAt), "message": t.error}
+	}
+	return row, owned
+}
+
+// buffered is the weight of the open window in bytes. The lock is held.
+func (q *queue) buffered() int64 {
+	if q.pass == nil {
+		return 0
+	}
+	return q.pass.cutter.Status().Weight
+}
+
+func text(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+func moment(m *stages.Micros) any {
+	if m == nil {
+		return nil
+	}
+	return m.ISO()
+}
