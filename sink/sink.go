@@ -140,7 +140,9 @@ func (s *Sink) uploadOptions() upload.StageOptions {
 const headerBytes = 64
 
 func (s *Sink) rules() window.Rules {
-	return window.Rules{Target: max(1, s.cfg.TargetBytes), MaxAge: s.cfg.MaxWindow, Align: window.Align(s.cfg.Align),
+	// The cutter's clock is the ceiling, the guard behind the log clock on which a window's age counts (contract S5).
+	age := s.cfg.MaxWindow - s.cfg.SafeGuard
+	return window.Rules{Target: max(1, s.cfg.TargetBytes), MaxAge: age, Align: window.Align(s.cfg.Align),
 		MaxAppends: max(1024, s.cfg.MemoryBytes/2/headerBytes/int64(cap(s.slots.free)))}
 }
 

@@ -306,7 +306,7 @@ class Queue:
         unit = UNITS.get(self.align)
         if unit and stamp // unit != m["tStart"] // unit:
             raise Fault("%s/%d is stamped outside the %s of its path" % (partition, offset, self.align))
-        want, last = self.next.get(partition, (0, None))
+        want, last = self.next.get(partition, (offset, None))  # a queue mirrored from a later moment on begins anywhere
         again = offset == 0 and last is not None and stamp > last  # the partition was deleted and created again
         if offset != want and not again and not self.was_lost(m, partition, want, offset - 1):
             raise Fault("%s: offset %d after %d: a record is missing or doubled" % (partition, offset, want - 1))

@@ -103,7 +103,10 @@ def cut_object(lake):
 
 
 def dropped_record(lake):
-    edit(lake, 1, lambda lines, m: lines.pop(0))
+    def drop(lines, m):
+        offsets = [check.parse_line(line)[:2] for line in lines]
+        lines.pop(next(i for i in range(1, len(lines)) if offsets[i][0] == offsets[i - 1][0]))  # not a partition's first one
+    edit(lake, 1, drop)
 
 
 def doubled_record(lake):

@@ -1,0 +1,125 @@
+package e2e
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"queen/test/harness"
+)
+
+// crashEnv closes windows by size and hour only, so that two runs over one log cut the same windows.
+func crashEnv(s3 string) harness.Env {
+	return harness.SinkEnv(s3, "lake").With("QUEEN_S3_MAX_WINDOW_MS", "86400000", "QUEEN_S3_TARGET_MB", "22", "QUEEN_S3_SAFE_GUARD_MS", "100",
+		"QUEEN_S3_DISCOVERY_INTERVAL_MS", "50", "QUEEN_S3_LEASE_TTL_MS", "2000")
+}
+
+// TestCrashPoints pushes with the sink off, stops, and lets copies of that data folder be mirrored: one run clean, one for each crash
+// point that aborts the broker there and is started again. Every run must leave the same objects under the same keys.
+func TestCrashPoints(t *testing.T) {
+	origin := filepath.Join(t.TempDir(), "data")
+	fill(t, origin, 60)
+	clean := t.TempDir()
+	want := mirror(t, origin, clean, "", nil)
+	if len(want.data) < 2 {
+		t.Fatalf("clean run made %d windows; the test needs two or more", len(want.data))
+	}
+	for _, c := range []struct {
+		point string
+		multi bool
+	}{
+		{"after_intent", false}, {"mid_upload", false}, {"mid_upload", true}, {"after_upload", false}, {"before_commit", false}, {"after_commit", false},
+	} {
+		name := c.point
+		var more []string
+		if c.multi {
+			name += "-multipart"
+			more = []string{"QUEEN_S3_MULTIPART_THRESHOLD_MB", "5"}
+		}
+		t.Run(name, func(t *testing.T) {
+			got := mirror(t, origin, t.TempDir(), c.point, more)
+			if !maps.Equal(got.data, want.data) {
+				t.Errorf("objects differ from the clean run:\n got %v\nwant %v", got.data, want.data)
+			}
+			if !maps.Equal(got.manifests, want.manifests) {
+				t.Errorf("manifests differ from the clean run (committedAt aside):\n got %v\nwant %v", got.manifests, want.manifests)
+			}
+		})
+	}
+}
+
+// fill pushes about n MiB of payloads that do not compress, to three partitions, with the sink off.
+func fill(t *testing.T, dir string, n int) {
+	t.Helper()
+	b := harness.StartBroker(t, dir, nil)
+	for i := range n {
+		var items []harness.Item
+		for j := range 16 {
+			raw := make([]byte, 48<<10)
+			if _, err := rand.Read(raw); err != nil {
+				t.Fatal(err)
+			}
+			items = append(items, harness.Item{Queue: "orders", Partition: fmt.Sprintf("p-%d", (i+j)%3), TxID: fmt.Sprintf("tx-%d-%d", i, j),
+				Payload: `"` + base64.StdEncoding.EncodeToString(raw) + `"`})
+		}
+		if err := b.Push(items...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.Signal(15)
+	if code, err := b.Wait(20 * time.Second); err != nil || code != 0 {
+		t.Fatalf("stop: exit %d, %v", code, err)
+	}
+}
+
+// result is what one run left: sha256 by key, and manifests without their only wall-clock value.
+type result struct{ data, manifests map[string]string }
+
+func mirror(t *testing.T, origin, work, point string, more []string) result {
+	t.Helper()
+	dir := filepath.Join(work, "data")
+	harness.CopyDir(t, origin, dir)
+	g := harness.StartGateway(t, filepath.Join(work, "s3"), "lake")
+	env := crashEnv(g.URL).With(more...)
+	if point != "" {
+		b := harness.LaunchBroker(t, dir, env.With("QUEEN_S3_CRASH_AT", point))
+		if code, err := b.Wait(60 * time.Second); err != nil || code != 128+6 {
+			t.Fatalf("crash at %s: exit %d (want SIGABRT), %v", point, code, err)
+		}
+	}
+	b := harness.StartBroker(t, dir, env)
+	b.WaitWindows(t, "orders", 2, 60*time.Second)
+	harness.MustBeClean(t, g.Lake("lake"), b.URL)
+	r := read(t, g.Lake("lake")) // before the stop, which closes the open window where the clock stands
+	b.Signal(15)
+	if code, err := b.Wait(20 * time.Second); err != nil || code != 0 {
+		t.Errorf("stop: exit %d, %v", code, err)
+	}
+	harness.MustBeClean(t, g.Lake("lake"), "")
+	return r
+}
+
+var committedAt = regexp.MustCompile(`,"committedAt":"[^"]*"`)
+
+func read(t *testing.T, lake string) result {
+	t.Helper()
+	r := result{map[string]string{}, map[string]string{}}
+	for key, sum := range harness.Keys(t, lake) {
+		if filepath.Ext(key) != ".json" {
+			r.data[key] = sum
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(lake, key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.manifests[key] = committedAt.ReplaceAllString(string(text), "")
+	}
+	return r
+}
