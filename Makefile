@@ -1,0 +1,49 @@
+# `make` alone prints this help. Each target says in its comment what it is for; a target that is here does something.
+
+GO      ?= go
+PYTHON  ?= python3
+FUZZ    ?= 20s
+# Packages whose tests need neither a process nor a disk: what `make check` runs beside the house rules.
+FAST    := . ./config ./stages ./source ./window ./encode/... ./upload ./commit/... ./lake ./internal/... ./broker/command/... ./broker/kv
+
+.PHONY: help build demo check test race e2e fuzz generate
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z0-9]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## bin/queen
+	$(GO) build -trimpath -o bin/queen ./cmd/queen
+
+demo: ## broker, sink and an S3 store in one process: three records from push to bucket, 15 seconds
+	cd demo && $(GO) run .
+
+check: ## what to run before a commit: format, vet, the house rules, the tests of the fast packages
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt: $$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) test -timeout 5m $(FAST)
+
+test: ## every test of the broker and the sink
+	$(GO) test -timeout 20m ./...
+
+race: ## the same under the race detector
+	$(GO) test -race -timeout 40m ./...
+
+e2e: .venv/ready ## real processes against a real S3 store: the guide, crash points, kill -9; two audits of each lake
+	cd test && $(GO) vet ./e2e/... ./harness/... ./gateway/... && $(GO) test -timeout 30m -count=1 ./e2e/...
+
+fuzz: ## every fuzz target for FUZZ (default 20s) each
+	@for pkg in $$($(GO) list ./...); do \
+	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+	    echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZ) $$pkg || exit 1; \
+	  done; \
+	done
+
+generate: ## docs/settings.md, from the table of settings
+	$(GO) run ./cmd/queen settings --markdown > docs/settings.md.new
+	mv docs/settings.md.new docs/settings.md
+
+# The second audit of a lake, and the readers that the suite asks, are Python.
+.venv/ready:
+	$(PYTHON) -m venv .venv
+	.venv/bin/pip install --quiet duckdb zstandard
+	touch $@

@@ -1,0 +1,134 @@
+package lake
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"queen/stages"
+)
+
+// comparison walks the log beside the lake. Both are read in the order of partition and offset, so one page of the log at a
+// time is held.
+type comparison struct {
+	log       Log
+	queue     string
+	partition string
+	page      []Row
+}
+
+// row compares one record of the lake with the log. What retention has taken from the log since cannot be compared.
+func (c *comparison) row(ctx context.Context, r *reader, n int64, row Row) error {
+	if row.Partition != c.partition || len(c.page) == 0 || c.page[0].Offset != row.Offset {
+		rows, low, _, err := c.log.Fetch(ctx, c.queue, row.Partition, row.Offset)
+		if err != nil {
+			return err
+		}
+		c.partition, c.page = row.Partition, rows
+		if row.Offset < low {
+			return nil
+		}
+	}
+	if len(c.page) == 0 || c.page[0].Offset != row.Offset {
+		r.fault(n, "has offset %d of partition %q, which the log does not have", row.Offset, row.Partition)
+		return nil
+	}
+	want := c.page[0]
+	c.page = c.page[1:]
+	r.audit.summary.Compared++
+	switch {
+	case want.TxID != row.TxID:
+		r.fault(n, "has transactionId %q, the log has %q", row.TxID, want.TxID)
+	case want.TS != row.TS:
+		r.fault(n, "has ts %s, the log has %s", iso(row.TS), iso(want.TS))
+	case !bytes.Equal(flat(want.Payload), row.Payload):
+		r.fault(n, "has payload %.60q, the log has %.60q", row.Payload, want.Payload)
+	}
+	return nil
+}
+
+// flat is a payload as a line holds it: each raw line break is one space, and nothing is null (contract S9).
+func flat(payload []byte) []byte {
+	if len(payload) == 0 {
+		return []byte("null")
+	}
+	return bytes.Map(func(r rune) rune {
+		if r == '\n' || r == '\r' {
+			return ' '
+		}
+		return r
+	}, payload)
+}
+
+// rest looks for records of the log that should be in the lake and are not: stamped between the start of the first window and
+// the end of the last one, before the first offset or behind the last one that the lake has of their partition.
+func (a *audit) rest(ctx context.Context, q *queueKeys, h *history) error {
+	c := h.compare
+	if c == nil || h.end == stages.Beginning {
+		return nil
+	}
+	names, known, err := c.log.Partitions(ctx, c.queue)
+	if errors.Is(err, ErrNoPartitions) {
+		names, known, err = slices.Sorted(maps.Keys(h.places)), true, nil
+	}
+	if err != nil {
+		return err
+	}
+	if !known {
+		a.fault(q.String(), "is a queue that the broker does not have")
+		return nil
+	}
+	for _, name := range names {
+		at := h.places[name]
+		if at == nil {
+			if err := a.missing(ctx, q, h, name, 0, -1); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := a.missing(ctx, q, h, name, 0, at.first); err != nil {
+			return err
+		}
+		if err := a.missing(ctx, q, h, name, at.next, -1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// missing reads offsets from..to-1 of a partition (to = -1: all there are) and reports the first and the number of those that
+// the lake should hold.
+func (a *audit) missing(ctx context.Context, q *queueKeys, h *history, partition string, from, to int64) error {
+	var first Row
+	n := 0
+	for to < 0 || from < to {
+		rows, low, high, err := h.compare.log.Fetch(ctx, h.compare.queue, partition, from)
+		if err != nil {
+			return err
+		}
+		if len(rows) == 0 && from < low && low < high {
+			from = low
+			continue
+		}
+		if len(rows) == 0 {
+			break
+		}
+		for _, row := range rows {
+			if (to < 0 || row.Offset < to) && row.TS >= h.begin && row.TS < h.end {
+				if n++; n == 1 {
+					first = row
+				}
+			}
+		}
+		from = rows[len(rows)-1].Offset + 1
+		if rows[len(rows)-1].TS >= h.end {
+			break
+		}
+	}
+	if n > 0 {
+		a.fault(q.String(), "lacks %s of partition %q that the log has, from offset %d, %s", count(n, "record"), partition, first.Offset, iso(first.TS))
+	}
+	return nil
+}

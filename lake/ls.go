@@ -1,0 +1,55 @@
+package lake
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+)
+
+// List prints one line a window: queue, number, bounds, records, bytes and the key of its object. The summary counts them. Only
+// manifests are read.
+func List(ctx context.Context, store Store, o Options, to io.Writer) (Summary, error) {
+	a := &audit{store: store, options: o, report: func(Fault) {}}
+	queues, err := a.list(ctx)
+	if err != nil {
+		return a.summary, err
+	}
+	for _, q := range queues {
+		a.summary.Queues++
+		fmt.Fprintf(to, "%s\n", q)
+		for _, k := range slices.Sorted(maps.Keys(q.manifests)) {
+			if err := a.show(ctx, q.manifests[k], k, to); err != nil {
+				return a.summary, err
+			}
+		}
+	}
+	return a.summary, nil
+}
+
+func (a *audit) show(ctx context.Context, key string, k uint64, to io.Writer) error {
+	text, err := a.read(ctx, key)
+	if err != nil {
+		return err
+	}
+	m, err := parseManifest(text)
+	if err != nil {
+		a.summary.Faults++
+		_, err = fmt.Fprintf(to, "  %10d  %s %v\n", k, key, err)
+		return err
+	}
+	a.summary.Windows++
+	a.summary.Records += m.Records
+	a.summary.Bytes += m.Bytes
+	for _, l := range m.Lost {
+		a.summary.Lost += l.To - l.From + 1
+	}
+	for _, o := range m.Objects {
+		a.summary.Objects++
+		if _, err := fmt.Fprintf(to, "  %10d  %s  %s  %9d records  %12d bytes  %s\n", m.K, iso(m.Start), iso(m.End), o.Records, o.Bytes, o.Key); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package lake
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"queen/stages"
+)
+
+// Manifest is what a manifest says (docs/formats.md 7.3).
+type Manifest struct {
+	Sink        string         `json:"sink"`
+	Tenant      string         `json:"tenant"`
+	Queue       string         `json:"queue"`
+	K           uint64         `json:"k"`
+	Start       stages.Micros  `json:"tStart"`
+	End         stages.Micros  `json:"tEnd"`
+	Format      string         `json:"format"`
+	Compression string         `json:"compression"`
+	Layout      string         `json:"layout"`
+	Objects     []DataObject   `json:"objects"`
+	Records     int64          `json:"records"`
+	Bytes       int64          `json:"bytes"`
+	Partitions  int            `json:"partitions"`
+	MinTS       *stages.Micros `json:"minTs"`
+	MaxTS       *stages.Micros `json:"maxTs"`
+	Lost        []LostRange    `json:"lost"`
+	Writer      string         `json:"writer"`
+	CommittedAt string         `json:"committedAt"`
+}
+
+// DataObject is one entry of a manifest's objects.
+type DataObject struct {
+	Key     string `json:"key"`
+	Bytes   int64  `json:"bytes"`
+	Records int64  `json:"records"`
+	SHA256  string `json:"sha256"`
+}
+
+// LostRange names records that retention took before the sink read them; both ends are included.
+type LostRange struct {
+	Partition string `json:"partition"`
+	From      int64  `json:"from"`
+	To        int64  `json:"to"`
+}
+
+// parseManifest reads a manifest strictly: it must be, byte for byte, what its own values are written as.
+func parseManifest(text []byte) (Manifest, error) {
+	var m Manifest
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&m); err != nil {
+		return m, fmt.Errorf("is not a manifest: %w", err)
+	}
+	if m.Objects == nil || m.Lost == nil {
+		return m, errors.New("is not a manifest: objects and lost are lists, never missing or null")
+	}
+	want := m.bytes()
+	if !bytes.Equal(want, text) {
+		at := 0
+		for at < min(len(want), len(text)) && want[at] == text[at] {
+			at++
+		}
+		return m, fmt.Errorf("is not written as a manifest is: byte %d begins %.30q, not %.30q", at, text[at:], want[at:])
+	}
+	return m, nil
+}
+
+// bytes writes the manifest as the sink does: compact, fields in order.
+func (m *Manifest) bytes() []byte {
+	var b []byte
+	text := func(name, value string) { b = quote(append(b, `,"`+name+`":`...), value) }
+	whole := func(name string, value int64) { b = fmt.Appendf(b, `,"%s":%d`, name, value) }
+	text("sink", m.Sink)
+	b[0] = '{'
+	text("tenant", m.Tenant)
+	text("queue", m.Queue)
+	b = fmt.Appendf(b, `,"k":%d`, m.K)
+	whole("tStart", int64(m.Start))
+	whole("tEnd", int64(m.End))
+	text("format", m.Format)
+	text("compression", m.Compression)
+	text("layout", m.Layout)
+	b = append(b, `,"objects":[`...)
+	for i, o := range m.Objects {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = quote(append(b, `{"key":`...), o.Key)
+		b = fmt.Appendf(b, `,"bytes":%d,"records":%d,"sha256":`, o.Bytes, o.Records)
+		b = append(quote(b, o.SHA256), '}')
+	}
+	b = append(b, ']')
+	whole("records", m.Records)
+	whole("bytes", m.Bytes)
+	whole("partitions", int64(m.Partitions))
+	if m.MinTS != nil {
+		whole("minTs", int64(*m.MinTS))
+	}
+	if m.MaxTS != nil {
+		whole("maxTs", int64(*m.MaxTS))
+	}
+	b = append(b, `,"lost":[`...)
+	for i, l := range m.Lost {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = quote(append(b, `{"partition":`...), l.Partition)
+		b = fmt.Appendf(b, `,"from":%d,"to":%d}`, l.From, l.To)
+	}
+	b = append(b, ']')
+	text("writer", m.Writer)
+	text("committedAt", m.CommittedAt)
+	return append(b, '}')
+}
+
+// check compares a manifest with its key and with itself, and says all that is wrong.
+func (m *Manifest) check(at parsed) []string {
+	var bad []string
+	want := func(ok bool, format string, args ...any) {
+		if !ok {
+			bad = append(bad, fmt.Sprintf(format, args...))
+		}
+	}
+	want(stages.Esc(m.Tenant) == at.tenant && stages.Esc(m.Queue) == at.queue, "names tenant %q, queue %q", m.Tenant, m.Queue)
+	want(m.K == at.k, "names window %d", m.K)
+	want(m.Start < m.End, "tStart %d is not before tEnd %d", m.Start, m.End)
+	want(m.Sink != "", "names no sink")
+	want(m.Format == "jsonl", "format is %q", m.Format)
+	want(m.Layout == "merged", "layout is %q", m.Layout)
+	want(m.ext() != "", "compression is %q", m.Compression)
+	writer := "queen-s3/2.0.0 " + m.Format
+	if m.Compression != "none" {
+		writer += "+" + m.Compression
+	}
+	want(m.Writer == writer, "writer is %q, not %q", m.Writer, writer)
+	_, err := parseISO(m.CommittedAt)
+	want(err == nil, "committedAt %v", err)
+	want(len(m.Objects) == 1, "lists %s; a merged window has one", count(len(m.Objects), "object"))
+	var records, bytes int64
+	for _, o := range m.Objects {
+		records += o.Records
+		bytes += o.Bytes
+		want(len(o.SHA256) == 64 && strings.Trim(o.SHA256, "0123456789abcdef") == "", "sha256 is %q", o.SHA256)
+	}
+	want(records == m.Records && bytes == m.Bytes, "sums are %d records, %d bytes, its objects have %d, %d", m.Records, m.Bytes, records, bytes)
+	want((m.MinTS == nil) == (m.Records == 0) && (m.MaxTS == nil) == (m.Records == 0), "minTs and maxTs do not fit %d records", m.Records)
+	for _, l := range m.Lost {
+		want(l.From >= 0 && l.From <= l.To, "lost range %d to %d of %q", l.From, l.To, l.Partition)
+	}
+	return bad
+}
+
+func (m *Manifest) ext() string {
+	return map[string]string{"zstd": "jsonl.zst", "gzip": "jsonl.gz", "none": "jsonl"}[m.Compression]
+}

@@ -1,0 +1,135 @@
+package lake
+
+import (
+	"context"
+
+	"queen/stages"
+)
+
+// reader checks the lines of one data object.
+type reader struct {
+	audit    *audit
+	manifest *Manifest
+	key      string
+	history  *history
+	limit    int // faults of lines that may still be listed
+	hidden   int // and those that were not
+
+	last       Row // payload not kept
+	any        bool
+	partitions int
+	minTS      stages.Micros
+	maxTS      stages.Micros
+}
+
+func (r *reader) fault(n int64, format string, args ...any) {
+	if r.limit == 0 {
+		r.hidden++
+		return
+	}
+	r.limit--
+	r.audit.fault(r.key, "line %d "+format, append([]any{n}, args...)...)
+}
+
+func (r *reader) line(ctx context.Context, n int64, text []byte) error {
+	r.audit.summary.Records++
+	row, err := parseLine(text)
+	if err != nil {
+		r.fault(n, "%v", err)
+		return nil
+	}
+	if row.TS < r.manifest.Start || row.TS >= r.manifest.End {
+		r.fault(n, "is stamped %s, outside its window", iso(row.TS))
+	}
+	r.order(n, row)
+	r.offset(n, row)
+	if !r.any {
+		r.minTS, r.maxTS = row.TS, row.TS
+	}
+	r.minTS, r.maxTS = min(r.minTS, row.TS), max(r.maxTS, row.TS)
+	if !r.any || row.Partition != r.last.Partition {
+		r.partitions++
+	}
+	r.any, r.last = true, row
+	r.last.Payload = nil
+	if c := r.history.compare; c != nil {
+		return c.row(ctx, r, n, row)
+	}
+	return nil
+}
+
+// order: partition name as bytes, then ts, then offset.
+func (r *reader) order(n int64, row Row) {
+	if !r.any {
+		return
+	}
+	last := r.last
+	switch {
+	case row.Partition < last.Partition:
+		r.fault(n, "has partition %q behind %q", row.Partition, last.Partition)
+	case row.Partition == last.Partition && row.TS < last.TS:
+		r.fault(n, "is stamped %s, behind %s in its partition", iso(row.TS), iso(last.TS))
+	case row.Partition == last.Partition && row.TS == last.TS && row.Offset <= last.Offset:
+		r.fault(n, "has offset %d behind %d", row.Offset, last.Offset)
+	}
+}
+
+// offset: each record is in the lake once, and none is left out. A partition that was deleted and created again begins at 0.
+func (r *reader) offset(n int64, row Row) {
+	at := r.history.places[row.Partition]
+	if at == nil {
+		at = &place{next: row.Offset, first: row.Offset, ts: stages.Beginning}
+		r.history.places[row.Partition] = at
+	}
+	switch {
+	case row.Offset == at.next && row.TS >= at.ts:
+	case row.Offset > at.next && r.lost(row.Partition, at.next, row.Offset-1):
+	case row.Offset < at.next && row.TS > at.ts && (row.Offset == 0 || r.lost(row.Partition, 0, row.Offset-1)):
+		at.first = row.Offset
+	case row.Offset < at.next:
+		r.fault(n, "has offset %d of partition %q once more: %d comes next", row.Offset, row.Partition, at.next)
+		return
+	case row.Offset > at.next:
+		r.fault(n, "has offset %d of partition %q: %d to %d are neither here nor in lost", row.Offset, row.Partition, at.next, row.Offset-1)
+	default:
+		r.fault(n, "has offset %d of partition %q with a stamp before that of the offset before it", row.Offset, row.Partition)
+	}
+	at.next, at.ts = row.Offset+1, row.TS
+}
+
+// lost tells whether the manifest says that all of from..to of a partition is lost.
+func (r *reader) lost(partition string, from, to int64) bool {
+	for from <= to {
+		moved := false
+		for _, l := range r.manifest.Lost {
+			if l.Partition == partition && l.From <= from && l.To >= from {
+				from, moved = l.To+1, true
+			}
+		}
+		if !moved {
+			return false
+		}
+	}
+	return true
+}
+
+// finish compares what was read with what the manifest says.
+func (r *reader) finish(o DataObject, s seen) {
+	a, m := r.audit, r.manifest
+	a.summary.Bytes += s.bytes
+	if r.hidden > 0 {
+		a.fault(r.key, "has %s more of this kind", count(r.hidden, "fault"))
+	}
+	if s.sum != o.SHA256 {
+		a.fault(r.key, "has sha256 %s, its manifest says %s", s.sum, o.SHA256)
+	}
+	if s.records != o.Records {
+		a.fault(r.key, "has %s, its manifest says %d", count64(s.records, "record"), o.Records)
+	}
+	if r.partitions != m.Partitions {
+		a.fault(r.key, "has %s, its manifest says %d", count(r.partitions, "partition"), m.Partitions)
+	}
+	if r.any && (m.MinTS == nil || m.MaxTS == nil || *m.MinTS != r.minTS || *m.MaxTS != r.maxTS) {
+		a.fault(r.key, "has stamps from %d to %d, its manifest says otherwise", r.minTS, r.maxTS)
+	}
+}

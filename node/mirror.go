@@ -1,0 +1,79 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"queen/broker"
+	"queen/internal/logline"
+	"queen/sink"
+)
+
+// mirror runs the sink beside the broker: it starts it, and lets it drain within its grace. Its methods on nil do nothing.
+type mirror struct {
+	o      Options
+	sink   *sink.Sink
+	cancel context.CancelFunc
+	done   chan struct{} // closed when Run has returned
+	err    error         // of Run; readable once done is closed
+}
+
+// newMirror joins the sink to the broker's applied state and documents. The broker must be open.
+func newMirror(o Options, b *broker.Broker) (*mirror, error) {
+	tenant := o.Config.Sink.Tenant
+	s, err := sink.New(sink.Options{Config: o.Config.Sink, Log: b.Log(tenant), KV: b.KV(tenant), Queues: b.Queues(tenant), Now: o.Now,
+		Logger: logline.Named(o.Log, "queen-s3"), Rand: o.Rand, Abort: o.Abort})
+	if err != nil {
+		return nil, err
+	}
+	return &mirror{o: o, sink: s}, nil
+}
+
+func (m *mirror) status() any { return m.sink.Status() }
+
+func (m *mirror) metrics() prometheus.Gatherer { return m.sink.Registry() }
+
+func (m *mirror) start() {
+	if m == nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	m.cancel, m.done = cancel, make(chan struct{})
+	go func() {
+		defer close(m.done)
+		m.err = m.sink.Run(ctx)
+		if m.err != nil && ctx.Err() == nil {
+			m.o.Fatal(fmt.Errorf("the S3 sink ended: %w", m.err))
+		}
+	}()
+}
+
+// drain starts the drain and returns at once; the channel gives its outcome. Past the grace, or when ctx ends, the sink is cut
+// off, which loses nothing: the next life redoes the window from its intent (contract S13).
+func (m *mirror) drain(ctx context.Context) <-chan error {
+	out := make(chan error, 1)
+	if m == nil || m.done == nil {
+		out <- nil
+		return out
+	}
+	grace, cancel := context.WithTimeout(ctx, m.o.Config.Sink.ShutdownGrace)
+	go func() {
+		defer cancel()
+		err := m.sink.Drain(grace)
+		m.cancel()
+		<-m.done
+		if grace.Err() != nil {
+			log := logline.Named(m.o.Log, "queen")
+			log.Warn().Msg("the drain of the S3 sink was cut short: its windows are redone from their intents, its leases wait out their TTL")
+			err = nil
+		}
+		if errors.Is(err, context.Canceled) {
+			err = nil
+		}
+		out <- err
+	}()
+	return out
+}

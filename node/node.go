@@ -1,0 +1,180 @@
+// Package node is one Queen: it joins the broker, its HTTP surface and the sink, made from one Config. The program, the demo and
+// tests of whole processes start here; broker and sink know nothing of each other and meet through the interfaces of package
+// stages that this package passes on.
+//
+// It holds no queue, no window and no rule of its own. Read Open for the order of a start, Close for that of a stop.
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"queen/broker"
+	"queen/broker/api"
+	"queen/config"
+	"queen/internal/logline"
+)
+
+// Version is the version of this program. The sink has one of its own, which is part of the lake's format.
+const Version = "0.1.0"
+
+// Options of a Node.
+type Options struct {
+	Config  config.Config
+	Now     func() time.Time // wall clock
+	Log     zerolog.Logger
+	Rand    io.Reader   // nil: crypto/rand
+	Fatal   func(error) // told once of an error after which only a restart is safe; must not wait for Close
+	Abort   func()      // ends the process at once at a crash point; nil: QUEEN_S3_CRASH_AT is refused
+	Version string      // shown by /health; empty: Version
+}
+
+// Validate reports every problem.
+func (o Options) Validate() error {
+	var errs []error
+	if o.Now == nil {
+		errs = append(errs, errors.New("node: no clock"))
+	}
+	if o.Fatal == nil {
+		errs = append(errs, errors.New("node: no handler of fatal errors"))
+	}
+	if s := o.Config.Sink; s != nil && s.CrashAt != "never" && o.Abort == nil {
+		errs = append(errs, errors.New("node: a crash point and no way to crash"))
+	}
+	return errors.Join(errs...)
+}
+
+// Node is one process's Queen.
+type Node struct {
+	o        Options
+	broker   *broker.Broker
+	sink     *mirror // nil: the sink is off
+	listener net.Listener
+	server   *http.Server
+	stopping chan struct{} // closed by Close: long polls are answered, /health is 503
+	serving  sync.WaitGroup
+	close    sync.Once
+	err      error // of Close
+}
+
+// New returns a node that is not open yet. It does no I/O.
+func New(o Options) (*Node, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if o.Rand == nil {
+		o.Rand = rand.Reader
+	}
+	if o.Version == "" {
+		o.Version = Version
+	}
+	b, err := broker.New(broker.Options{Dir: o.Config.Dir, NodeID: o.Config.NodeID, Now: o.Now, Rand: o.Rand, Fatal: o.Fatal,
+		Log: logline.Named(o.Log, "broker")})
+	if err != nil {
+		return nil, err
+	}
+	return &Node{o: o, broker: b, stopping: make(chan struct{})}, nil
+}
+
+// Open takes the port, opens the broker, starts the sink, and serves. It returns when requests are answered. When it fails,
+// nothing stays open.
+func (n *Node) Open(ctx context.Context) error {
+	if err := n.open(ctx); err != nil {
+		return errors.Join(err, n.Close(ctx))
+	}
+	n.announce()
+	return nil
+}
+
+func (n *Node) open(ctx context.Context) (err error) {
+	for _, w := range n.o.Config.Warnings {
+		n.o.Log.Warn().Str(logline.Component, "boot").Msg(w)
+	}
+	// The port first: one that is taken must not cost a replay of the log.
+	address := net.JoinHostPort(n.o.Config.Bind, strconv.Itoa(n.o.Config.Port))
+	if n.listener, err = net.Listen("tcp", address); err != nil {
+		return fmt.Errorf("listen on %s: %w", address, err)
+	}
+	if err := n.broker.Open(ctx); err != nil {
+		return fmt.Errorf("data folder %s: %w", n.o.Config.Dir, err)
+	}
+	if n.o.Config.Sink != nil {
+		if n.sink, err = newMirror(n.o, n.broker); err != nil {
+			return err
+		}
+	}
+	handler, err := n.handler()
+	if err != nil {
+		return err
+	}
+	n.server = newServer(handler, logline.Named(n.o.Log, "http"))
+	n.serving.Go(func() {
+		if err := n.server.Serve(n.listener); !errors.Is(err, http.ErrServerClosed) {
+			n.o.Fatal(fmt.Errorf("serve %s: %w", address, err))
+		}
+	})
+	n.sink.start()
+	return nil
+}
+
+func (n *Node) handler() (http.Handler, error) {
+	o := api.Options{Broker: n.broker, MaxBody: n.o.Config.MaxBody, Now: n.o.Now, Rand: n.o.Rand, Version: n.o.Version,
+		Log: logline.Named(n.o.Log, "api"), Stop: n.stopping}
+	if n.sink != nil {
+		o.SinkRuns, o.Status, o.Gatherers = true, n.sink.status, []prometheus.Gatherer{n.sink.metrics()}
+	}
+	return api.New(o)
+}
+
+// announce says where the node listens, where its data lies, and what the sink does.
+func (n *Node) announce() {
+	log := logline.Named(n.o.Log, "queen")
+	dir, err := filepath.Abs(n.o.Config.Dir)
+	if err != nil {
+		dir = n.o.Config.Dir
+	}
+	log.Info().Str("url", n.URL()).Str("version", n.o.Version).Msg("listening")
+	log.Info().Str("dir", dir).Int("node", n.o.Config.NodeID).Msg("data")
+	s := n.o.Config.Sink
+	if s == nil {
+		log.Info().Msg("the S3 sink is off (QUEEN_S3_EMBEDDED=true starts it)")
+		return
+	}
+	event := log.Info()
+	if s.All {
+		event = event.Str("queues", "*")
+	} else {
+		event = event.Strs("queues", s.Queues)
+	}
+	event.Str("to", "s3://"+s.Bucket+"/"+s.Prefix).Str("endpoint", s.Endpoint).Msg("the S3 sink mirrors")
+}
+
+// Addr is the address that the node listens on, with the port that the system picked where none was set.
+func (n *Node) Addr() net.Addr { return n.listener.Addr() }
+
+// URL is where a client on this machine reaches the node.
+func (n *Node) URL() string {
+	host, port, err := net.SplitHostPort(n.Addr().String())
+	if err != nil {
+		return "http://" + n.Addr().String()
+	}
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}
+
+// Broker is the broker inside, for the demo and for tests.
+func (n *Node) Broker() *broker.Broker { return n.broker }
