@@ -52,10 +52,18 @@ func (b *Broker) flushLoop(ctx context.Context) {
 		if b.failure.Load() != nil || !due {
 			continue
 		}
-		if err := b.state.Flush(); err != nil {
+		if err := b.flush(); err != nil {
 			b.fatal(fmt.Errorf("flush: %w", err))
 		}
 	}
+}
+
+// flush makes the state durable, and what the raft log does not sync with each entry.
+func (b *Broker) flush() error {
+	if err := b.state.Flush(); err != nil {
+		return err
+	}
+	return b.node.Flush()
 }
 
 // watchDisk notes whether the disk still has its reserve. A file system that does not tell (in memory) is never full.

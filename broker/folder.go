@@ -58,7 +58,8 @@ func mustBeNew(disk vfs.FS, dir string) error {
 func parseFormat(dir, text string) (seed [16]byte, err error) {
 	first, rest, _ := strings.Cut(text, "\n")
 	if first != formatLine {
-		return seed, fmt.Errorf("data folder %s has the format %q, this binary reads %q: use the binary that wrote it, or a newer one", dir, first, formatLine)
+		return seed, fmt.Errorf("data folder %s has the format %q, this binary reads %q: use the binary that wrote it, or a newer one; if no binary writes this, %s is damaged, restore it from a copy",
+			dir, first, formatLine, formatFile)
 	}
 	word, found := strings.CutPrefix(strings.TrimSuffix(rest, "\n"), "seed ")
 	if n, err := hex.Decode(seed[:], []byte(word)); !found || len(word) != 32 || err != nil || n != 16 {

@@ -73,7 +73,7 @@ func TestFormatRefusals(t *testing.T) {
 	if err := makeParts(disk, "/d"); err != nil {
 		t.Fatal(err)
 	}
-	write(t, disk, "/d/raft/wal-meta.db", "x")
+	write(t, disk, "/d/raft/meta", "x")
 	if _, err := seedOf(disk, "/d", bytes.NewReader(seedBytes)); err == nil || !strings.Contains(err.Error(), "holds raft but no FORMAT") {
 		t.Errorf("a folder without FORMAT: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -141,9 +142,9 @@ func (b *Broker) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open segments: %w", err)
 	}
-	b.state, err = state.Open(state.Options{FS: b.disk, Dir: filepath.Join(dir, stateDir), Segments: b.segs, Fatal: b.fatal})
+	b.state, err = openState(state.Options{FS: b.disk, Dir: filepath.Join(dir, stateDir), Segments: b.segs, Fatal: b.fatal})
 	if err != nil {
-		return fmt.Errorf("open state: %w", err)
+		return err
 	}
 	if err := b.sameSeed(seed); err != nil {
 		return err // before raft runs: it would apply another cluster's log
@@ -164,6 +165,19 @@ func (b *Broker) open(ctx context.Context) error {
 	b.stop = stop
 	b.loop.Go(func() { b.flushLoop(loop) })
 	return nil
+}
+
+// openState opens the state. Some damage makes pebble panic, and some gives an error of many lines: the boot ends with one line.
+func openState(o state.Options) (s *state.State, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s, err = nil, fmt.Errorf("open state %s: the folder is damaged, restore it from a copy: %v", o.Dir, p)
+		}
+	}()
+	if s, err = state.Open(o); err != nil && strings.Contains(err.Error(), "\n") {
+		err = errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return s, err
 }
 
 // found gives the cluster its seed, once.

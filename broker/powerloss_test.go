@@ -174,7 +174,7 @@ func lossWorker(ctx context.Context, b *Broker, c *cuts, w, pushes int) error {
 		a.stamp, a.base = r.Stamp, r.Appends[0].Base
 		c.answered(a)
 		if w == 0 && i%6 == 5 {
-			if err := b.State().Flush(); err != nil {
+			if err := b.flush(); err != nil {
 				return err
 			}
 		}

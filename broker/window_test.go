@@ -33,8 +33,11 @@ func TestOpenWindow(t *testing.T) {
 		{"first window with a pointer", 1, map[string]string{"intent": intent("1", "900"), "committed": `{"k":1,"tEnd":900}`}, 0, 0, "no intent"},
 		{"intent without a bound", 1, map[string]string{"intent": `{"k":1}`, "start": `{"start":"earliest"}`}, 0, 0, "no intent"},
 		{"no start row", 1, map[string]string{"intent": intent("1", "900")}, 0, 0, "s3:lake:orders:start is missing"},
-		{"start row without a time", 1, map[string]string{"intent": intent("1", "900"), "start": `{"start":"latest"}`}, 0, 0, "neither a time nor earliest"},
-		{"damaged pointer", 2, map[string]string{"intent": intent("2", "900"), "committed": `{"k":1,"tEnd":"soon"}`}, 0, 0, "cannot parse"},
+		{"start row without a time", 1, map[string]string{"intent": intent("1", "900"), "start": `{"start":"latest"}`}, 0, 0, "s3:lake:orders:start: t is missing"},
+		{"damaged pointer", 2, map[string]string{"intent": intent("2", "900"), "committed": `{"k":1,"tEnd":"soon"}`}, 0, 0, "s3:lake:orders:committed: time"},
+		{"a pointer of no window", 1, map[string]string{"intent": intent("1", "900"), "committed": `{"k":0,"tEnd":0}`}, 0, 0, "counted from 1"},
+		{"an intent that is no object is not applied here yet", 1, map[string]string{"intent": `17`, "start": `{"start":"earliest"}`}, 0, 0, "no intent"},
+		{"a stamp beside earliest", 1, map[string]string{"intent": intent("1", "900"), "start": `{"start":"earliest","t":5}`}, 0, 0, "neither earliest nor latest"},
 		{"end below the position", 2, map[string]string{"intent": intent("2", "900"), "committed": `{"k":1,"tEnd":1000}`}, 0, 0, "below its position"},
 	}
 	for _, tt := range tests {

@@ -12,10 +12,17 @@
 // Invariants:
 //
 //   - An answer without an error means: durable, and applied on this node.
+//
 //   - A command is proposed at most once. What raft leaves open is ErrUnclear; every other error means "it did not happen".
+//
 //   - No command is proposed before this node has applied everything that earlier leaders may have committed: each term
 //     begins with a barrier.
+//
 //   - After an error of the Machine, or of the disk below the log, nothing is applied or answered well any more (Options.Fatal).
 //
-// Read next: node.go (open, lead, close), proposer.go (group commit), clock.go (the time a command carries).
+//   - A log is opened whole or not at all: an end that was acknowledged and is gone, an entry that does not fit its checksum,
+//     a damaged meta file or mark are one line that names the file or the entry, and nothing is changed on the disk.
+//
+// Read next: node.go (open, lead, close), proposer.go (group commit), clock.go (the time a command carries); then what makes raft-wal
+// tell damage from a torn end: store.go, mark.go, checksum.go, tail.go, metafile.go.
 package raftnode

@@ -17,7 +17,8 @@ const defaultCacheBytes = 64 << 20
 const entryOverhead = 160
 
 // logs is the raft.LogStore that raft sees: the store on disk, behind a cache of the newest entries that is bounded in bytes
-// (raft.LogCache counts entries, and an entry may have 48 MiB), and a guard that tells a full disk from a broken one.
+// (raft.LogCache counts entries, and an entry may have 48 MiB), a guard that tells a full disk from a broken one, and a
+// checksum with each entry, so that a damaged one is an error that names its index (contract R7).
 //
 // The cache holds a contiguous run of entries that ends with the newest one stored here, or nothing.
 type logs struct {
@@ -55,7 +56,18 @@ func (l *logs) GetLog(index uint64, into *raft.Log) error {
 		*into = *e
 		return nil
 	}
-	return l.store.GetLog(index, into)
+	e, err := unpanicked(func() (e raft.Log, err error) { err = l.store.GetLog(index, &e); return e, err })
+	if errors.Is(err, raft.ErrLogNotFound) {
+		return err // raft compares it
+	}
+	if err == nil {
+		err = unsum(index, &e)
+	}
+	if err != nil {
+		return fmt.Errorf("raft log entry %d: %w", index, err)
+	}
+	*into = e
+	return nil
 }
 
 func (l *logs) cached(index uint64) *raft.Log {
@@ -73,7 +85,11 @@ func (l *logs) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{
 // StoreLogs makes entries durable with one fsync. A full disk is ErrDiskFull and can be tried again; after any other error
 // it is unknown what the disk holds, so the node ends (design section 4).
 func (l *logs) StoreLogs(entries []*raft.Log) error {
-	if err := l.store.StoreLogs(entries); err != nil {
+	stored := make([]*raft.Log, len(entries))
+	for i, e := range entries {
+		stored[i] = summed(e)
+	}
+	if err := l.store.StoreLogs(stored); err != nil {
 		l.forget()
 		if errors.Is(err, syscall.ENOSPC) {
 			l.full.Store(true)

@@ -65,7 +65,7 @@ func (o Options) defaults() Options {
 	}
 	if o.OpenStore == nil {
 		log := o.Log
-		o.OpenStore = func(dir string) (Store, error) { return openWAL(dir, log) }
+		o.OpenStore = func(dir string) (Store, error) { return OpenDisk(dir, 0, log) }
 	}
 	if o.Rand == nil {
 		o.Rand = rand.Reader
@@ -291,6 +291,21 @@ func (n *Node) fail(err error) {
 		close(n.failed)
 		n.o.Fatal(err)
 	})
+}
+
+// Flush makes durable what the log keeps beside its entries and does not sync with each of them (mark.go). A failure of the disk is
+// fatal.
+func (n *Node) Flush() error {
+	s, ok := n.store.(syncer)
+	if !ok || n.dead() {
+		return nil
+	}
+	if err := s.Sync(); err != nil {
+		err = fmt.Errorf("raft log: %w", err)
+		n.fail(err)
+		return err
+	}
+	return nil
 }
 
 // Close answers what is in flight, refuses what waits, and stops raft and its store. It is safe to call twice.

@@ -9,7 +9,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/hashicorp/raft-wal/segment"
@@ -26,10 +25,12 @@ import (
 //
 // So Load reads the newest file once: it seals it in the meta store when its last whole batch says so, and overwrites what
 // lies behind that batch with zeros. A batch whose checksum differs and that has a whole batch behind it is no torn write but
-// damage, and is an error that names the file (contract R7).
+// damage, and so is whatever makes the log end before the mark: an error that names the file, and nothing is changed then
+// (contract R7).
 type repairing struct {
 	types.MetaStore
 	files types.VFS
+	mark  *mark
 }
 
 var _ types.MetaStore = repairing{}
@@ -37,33 +38,73 @@ var _ types.MetaStore = repairing{}
 // Load reads the meta data, repaired.
 func (r repairing) Load(dir string) (types.PersistentState, error) {
 	s, err := r.MetaStore.Load(dir)
-	if err != nil || len(s.Segments) == 0 {
+	if err != nil {
 		return s, err
 	}
-	last := &s.Segments[len(s.Segments)-1]
-	if !last.SealTime.IsZero() {
-		return s, nil
+	end := uint64(0) // the last entry of the files before the newest one
+	for _, f := range s.Segments {
+		if f.SealTime.IsZero() {
+			break
+		}
+		if err := r.checkSealed(dir, f); err != nil {
+			return s, err
+		}
+		end = f.MaxIndex
 	}
-	name := segment.FileName(*last)
-	f, err := r.files.OpenWriter(dir, name)
+	if n := len(s.Segments); n == 0 || !s.Segments[n-1].SealTime.IsZero() {
+		return s, r.mark.check(dir, end)
+	}
+	return r.repair(dir, s, end)
+}
+
+// checkSealed looks at the header of a full file: raft-wal does so too, but its errors name no file. What the file holds is
+// verified entry by entry when it is read (checksum.go).
+func (r repairing) checkSealed(dir string, info types.SegmentInfo) error {
+	name := logFile(dir, info)
+	f, err := r.files.OpenReader(dir, segment.FileName(info))
+	if err != nil {
+		return fmt.Errorf("open raft log: %w", err)
+	}
+	head := make([]byte, walHeader)
+	_, err = f.ReadAt(head, 0)
+	if err == nil && string(head) != string(walHead(info)) {
+		err = fmt.Errorf("%w: its header is not the one it was made with, restore the folder from a copy", types.ErrCorrupt)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("raft log file %s: %w", name, err)
+	}
+	return nil
+}
+
+// repair puts the newest file right; end is the last entry before it.
+func (r repairing) repair(dir string, s types.PersistentState, end uint64) (types.PersistentState, error) {
+	last := &s.Segments[len(s.Segments)-1]
+	name := logFile(dir, *last)
+	f, err := r.files.OpenWriter(dir, segment.FileName(*last))
 	if errors.Is(err, os.ErrNotExist) {
-		return s, nil // raft-wal makes it
+		return s, r.mark.check(name+" is missing", end) // else raft-wal makes it
 	}
 	if err != nil {
 		return s, fmt.Errorf("open raft log: %w", err)
 	}
 	tail, err := scanTail(f)
+	if err == nil && tail.entries > 0 {
+		end = last.BaseIndex + tail.entries - 1
+	}
+	if err == nil {
+		err = r.mark.check(fmt.Sprintf("at byte %d", tail.end), end)
+	}
 	if err == nil {
 		err = clearBehind(f, tail.end)
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return s, fmt.Errorf("raft log file %s: %w", filepath.Join(dir, name), err)
+		return s, fmt.Errorf("raft log file %s: %w", name, err)
 	}
 	if tail.indexStart == 0 {
 		return s, nil
 	}
 	last.SealTime = time.Unix(0, 1) // raft-wal only asks whether it is zero
-	last.MaxIndex = last.BaseIndex + tail.entries - 1
+	last.MaxIndex = end
 	last.IndexStart = tail.indexStart
 	next := types.SegmentInfo{
 		ID: s.NextSegmentID, BaseIndex: last.MaxIndex + 1, MinIndex: last.MaxIndex + 1,
@@ -74,9 +115,19 @@ func (r repairing) Load(dir string) (types.PersistentState, error) {
 	return s, r.MetaStore.CommitState(s)
 }
 
+// walHead is the header of a file of the log.
+func walHead(info types.SegmentInfo) []byte {
+	head := binary.LittleEndian.AppendUint64(nil, walMagic)
+	for _, n := range []uint64{info.BaseIndex, info.ID, info.Codec} {
+		head = binary.LittleEndian.AppendUint64(head, n)
+	}
+	return head
+}
+
 // The frames of raft-wal's files: 8 bytes of header (type, 3 zeros, u32 little-endian length or checksum), the payload, zeros
 // up to a multiple of 8. The file begins with 32 bytes of header, which belong to the first batch.
 const (
+	walMagic       = 0x58eb6b0d // and version 0 in the last byte of its eight
 	walHeader      = 32
 	walFrameHeader = 8
 	frameEntry     = 1

@@ -41,7 +41,7 @@ func Open(o Options) (*State, error) {
 	}
 	var err error
 	if s.db, err = pebble.Open(o.Dir, s.pebbleOptions()); err != nil {
-		return nil, fmt.Errorf("open state %s: %w", o.Dir, err)
+		return nil, fmt.Errorf("open state %s: %w", o.Dir, damage(err))
 	}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open state %s: %w", o.Dir, err), s.db.Close())
@@ -57,7 +57,8 @@ func (s *State) pebbleOptions() *pebble.Options {
 		CacheSize: cacheBytes, MemTableSize: memTableBytes, Logger: quiet{s.opts.Fatal},
 		EventListener: &pebble.EventListener{
 			FlushBegin:      s.syncBeforeFlush,
-			BackgroundError: func(err error) { s.opts.Fatal(fmt.Errorf("state: %w", err)) },
+			BackgroundError: func(err error) { s.opts.Fatal(fmt.Errorf("state: %w", damage(err))) },
+			DataCorruption:  func(pebble.DataCorruptionInfo) {}, // it is an error of who reads; by default pebble calls Fatalf as well
 		},
 	}
 	for i := range o.Levels {

@@ -180,7 +180,7 @@ func get(r pebble.Reader, key []byte) ([]byte, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, damage(err)
 	}
 	row := append([]byte{}, v...)
 	return row, done.Close()
@@ -190,9 +190,21 @@ func get(r pebble.Reader, key []byte) ([]byte, error) {
 func scan(r pebble.Reader, lower, upper []byte, fn func(key, value []byte) bool) error {
 	it, err := r.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
 	if err != nil {
-		return err
+		return damage(err)
 	}
 	for ok := it.First(); ok && fn(it.Key(), it.Value()); ok = it.Next() {
 	}
-	return errors.Join(it.Error(), it.Close())
+	err = it.Error()
+	if closing := it.Close(); err == nil { // it repeats the error that ended the loop
+		err = closing
+	}
+	return damage(err)
+}
+
+// damage names the file in an error that pebble found in one: its own text does not.
+func damage(err error) error {
+	if info := pebble.ExtractDataCorruptionInfo(err); info != nil {
+		return fmt.Errorf("%s: %w: %v", info.Path, stages.ErrDamaged, info.Details)
+	}
+	return err
 }
