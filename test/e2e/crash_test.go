@@ -27,6 +27,9 @@ func TestCrashPoints(t *testing.T) {
 	fill(t, origin, 60)
 	clean := t.TempDir()
 	want := mirror(t, origin, clean, "", nil)
+	if want.puts == 0 {
+		t.Fatal("the proxy saw no upload of window 1 in the clean run: the test would see nothing")
+	}
 	if len(want.data) < 2 {
 		t.Fatalf("clean run made %d windows; the test needs two or more", len(want.data))
 	}
@@ -46,6 +49,9 @@ func TestCrashPoints(t *testing.T) {
 			got := mirror(t, origin, t.TempDir(), c.point, more)
 			if !maps.Equal(got.data, want.data) {
 				t.Errorf("objects differ from the clean run:\n got %v\nwant %v", got.data, want.data)
+			}
+			if finished := c.point != "after_intent" && c.point != "mid_upload"; finished && got.puts > 0 {
+				t.Errorf("window 1 was uploaded whole before the crash, and yet %d more requests uploaded it", got.puts)
 			}
 			if !maps.Equal(got.manifests, want.manifests) {
 				t.Errorf("manifests differ from the clean run (committedAt aside):\n got %v\nwant %v", got.manifests, want.manifests)
@@ -78,25 +84,32 @@ func fill(t *testing.T, dir string, n int) {
 	}
 }
 
-// result is what one run left: sha256 by key, and manifests without their only wall-clock value.
-type result struct{ data, manifests map[string]string }
+// result is what one run left: sha256 by key, manifests without their only wall-clock value, and how many requests uploaded window 1 after
+// the crash.
+type result struct {
+	data, manifests map[string]string
+	puts            int
+}
 
 func mirror(t *testing.T, origin, work, point string, more []string) result {
 	t.Helper()
 	dir := filepath.Join(work, "data")
 	harness.CopyDir(t, origin, dir)
 	g := harness.StartGateway(t, filepath.Join(work, "s3"), "lake")
-	env := crashEnv(g.URL).With(more...)
+	proxy := harness.StartProxy(t, g.URL)
+	env := crashEnv(proxy.URL).With(more...)
 	if point != "" {
 		b := harness.LaunchBroker(t, dir, env.With("QUEEN_S3_CRASH_AT", point))
 		if code, err := b.Wait(60 * time.Second); err != nil || code != 128+6 {
 			t.Fatalf("crash at %s: exit %d (want SIGABRT), %v", point, code, err)
 		}
 	}
+	before := proxy.Uploads("/w-0000000001-")
 	b := harness.StartBroker(t, dir, env)
 	b.WaitWindows(t, "orders", 2, 60*time.Second)
 	harness.MustBeClean(t, g.Lake("lake"), b.URL)
 	r := read(t, g.Lake("lake")) // before the stop, which closes the open window where the clock stands
+	r.puts = proxy.Uploads("/w-0000000001-") - before
 	b.Signal(15)
 	if code, err := b.Wait(20 * time.Second); err != nil || code != 0 {
 		t.Errorf("stop: exit %d, %v", code, err)
@@ -109,7 +122,7 @@ var committedAt = regexp.MustCompile(`,"committedAt":"[^"]*"`)
 
 func read(t *testing.T, lake string) result {
 	t.Helper()
-	r := result{map[string]string{}, map[string]string{}}
+	r := result{data: map[string]string{}, manifests: map[string]string{}}
 	for key, sum := range harness.Keys(t, lake) {
 		if filepath.Ext(key) != ".json" {
 			r.data[key] = sum

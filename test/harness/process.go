@@ -30,6 +30,7 @@ func start(t testing.TB, cmd *exec.Cmd) *Process {
 	p := &Process{cmd: cmd, done: make(chan struct{}), grew: make(chan struct{})}
 	r, w := io.Pipe()
 	cmd.Stdout, cmd.Stderr = w, w
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that Kill ends what a tracer traces, too
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("start %s: %v", cmd.Path, err)
 	}
@@ -113,10 +114,14 @@ func (p *Process) WaitLine(text string, limit time.Duration) (string, error) {
 // Signal sends sig to the process.
 func (p *Process) Signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }
 
-// Kill ends the process at once (SIGKILL) and waits until it is gone. It is safe to call twice.
+// Kill ends the process and its children at once (SIGKILL) and waits until they are gone. It is safe to call twice.
 func (p *Process) Kill() {
-	p.Signal(syscall.SIGKILL)
-	<-p.done
+	select {
+	case <-p.done:
+	default:
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		<-p.done
+	}
 }
 
 // Wait waits for the end of the process and returns its exit code; a process ended by signal s returns 128 + s.

@@ -89,6 +89,19 @@ func (p *Proxy) Hold(f func(Request) <-chan struct{}) {
 	p.hold = f
 }
 
+// Uploads returns how many requests so far uploaded a data object, or a part of one, whose key holds text.
+func (p *Proxy) Uploads(text string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := 0
+	for _, r := range p.seen {
+		if r.Data && strings.Contains(r.Key, text) {
+			n++
+		}
+	}
+	return n
+}
+
 // Open returns the requests that have arrived and were not answered yet.
 func (p *Proxy) Open() []Request {
 	p.mu.Lock()

@@ -1,0 +1,152 @@
+package mutation
+
+// The five invariants of docs/DESIGN.md section 3.
+const (
+	stamps  = "stamps"
+	set     = "set"
+	bytes   = "bytes"
+	fence   = "fence"
+	pointer = "pointer"
+)
+
+// The audits that live beside the product and are named below:
+//
+//	broker/state  a mirror that asks for what moved and reads up to the safe time
+//	broker        windows listed and committed one after another over the rows of a real broker
+//	sink          a sink over a broker and a bucket in memory; at the end every record is looked for in the bucket
+var table = []mutation{
+	{
+		invariant: stamps, why: "the stamp is what was proposed, not what the applied log allows",
+		file: "broker/state/apply.go", old: "m.now = max(proposed, before+1)", new: "m.now = proposed",
+		pkg: "broker/state", test: "TestNothingIsStampedBelowASafeTime", says: "appends lost",
+	},
+	{
+		invariant: stamps, why: "two pushes may share a stamp, so one may get a stamp that was reported as closed",
+		file: "broker/state/apply.go", old: "m.now = max(proposed, before+1)", new: "m.now = max(proposed, before)",
+		pkg: "broker/state", test: "TestNothingIsStampedBelowASafeTime", says: "appends lost",
+	},
+	{
+		invariant: stamps, why: "the safe time is shown when an entry arrives, before its effects can be read",
+		file: "broker/state/apply.go", old: "steps, err := decode(entry)",
+		new: "early, _ := command.Decode(entry); s.now.Store(int64(early[len(early)-1].Time)); steps, err := decode(entry)",
+		pkg: "broker/state", test: "TestSafeTimeComesLast", says: "appends lost",
+	},
+	{
+		invariant: set, why: "a window may end above the safe time",
+		file: "source/headers.go", old: "ceiling := h.Log.Safe().Add(-h.Guard)", new: "ceiling := h.Log.Safe().Add(h.Guard)",
+		pkg: "sink", test: "TestNothingJoinsAListedWindow", says: "lost: record",
+	},
+	{
+		invariant: set, why: "a window holds what is stamped at its end, too",
+		file: "broker/log.go", old: "view.Headers(list.Start, list.End)", new: "view.Headers(list.Start, list.End+1)",
+		pkg: "broker", test: "TestWindowsTile", says: "doubled: append",
+	},
+	{
+		invariant: set, why: "a window begins behind the stamp that the one before ended at",
+		file: "broker/log.go", old: "view.Headers(list.Start, list.End)", new: "view.Headers(list.Start+1, list.End)",
+		pkg: "broker", test: "TestWindowsTile", says: "lost: append",
+	},
+	{
+		invariant: set, why: "the position is read back from the pointer in milliseconds",
+		file: "broker/window.go", old: "stages.Micros(t.UnixMicro())", new: "stages.Micros(t.UnixMilli() * 1000)",
+		pkg: "broker", test: "TestWindowsTile", says: "doubled: append",
+	},
+	{
+		invariant: set, why: "a window can be listed although it is committed: a late owner lists nothing and puts that",
+		file: "broker/window.go", old: "case found && (committed.K == nil || *committed.K+1 != k), !found && k != 1:", new: "case !found && k != 1:",
+		pkg: "broker", test: "TestWindowsTile", says: "a late owner would put them over",
+	},
+	{
+		invariant: set, why: "where a queue starts is decided again by the next life",
+		file: "commit/adopt.go", old: "if r.start.Version == 0 {", new: "if r.committed.Version == 0 {",
+		pkg: "sink", test: "TestStartIsDecidedOnce", says: "lost: record",
+	},
+	{
+		invariant: set, why: "an open intent is not redone; its window is cut again, with another end",
+		file: "commit/adopt.go", old: "if in.K == g.pointer.K+1 {", new: "if in.K == g.pointer.K+2 {",
+		pkg: "sink", test: "TestRedoKeepsTheIntent", says: "doubled: record",
+	},
+	{
+		invariant: set, why: "a read that comes up short is taken for the whole window",
+		file: "encode/rows/pump.go", old: "if err == nil && next != len(t.headers) {", new: "if false {",
+		pkg: "sink", test: "TestShortReadFailsTheWindow", says: "lost: record",
+	},
+	{
+		invariant: bytes, why: "the number of cores decides how zstd compresses",
+		file: "encode/codec/zstd.go", old: "zstd.WithEncoderConcurrency(zstdConcurrency),", new: "",
+		pkg: "sink", test: "TestRedoIsTheSameOnAnyNode", says: "was put with 2 contents",
+	},
+	{
+		invariant: bytes, why: "the encoder's concurrency is 1: quietly another stream under the same encoder id",
+		file: "encode/codec/zstd.go", old: "zstdConcurrency = 2", new: "zstdConcurrency = 1",
+		pkg: "encode", test: "TestP19GoldenBytes", says: "other bytes need another Encoder()",
+	},
+	{
+		invariant: bytes, why: "a redo uses the settings of today",
+		file: "commit/begin.go", old: "job.Intent = *b.g.open",
+		new: "job.Intent = *b.g.open; job.Intent.Compression, job.Intent.Align = b.o.Pins.Compression, b.o.Pins.Align",
+		pkg: "sink", test: "TestRedoKeepsTheIntent", says: "doubled: record",
+	},
+	{
+		invariant: bytes, why: "the manifest's time is that of the redo",
+		file: "commit/begin.go", old: "job.Intent = *b.g.open",
+		new: "job.Intent = *b.g.open; job.Intent.At = stages.MicrosOf(b.g.now()).ISO()",
+		pkg: "sink", test: "TestRedoIsTheSameOnAnyNode", says: "0000000001.json was put with 2 contents",
+	},
+	{
+		invariant: bytes, why: "another encoder uploads at once, while a PUT of the first one may still land",
+		file: "commit/begin.go", old: "return b.g.backoff.Wait(ctx, b.o.Latency)", new: "return nil",
+		pkg: "sink", test: "TestLatePutOfAnotherEncoder", says: "its manifest says sha256",
+	},
+	{
+		invariant: bytes, why: "appends are not sorted: the encoder refuses them, and the queue stands still",
+		file: "window/sort.go", old: "\tpermute(l.Appends, place)\n", new: "\t_ = place\n",
+		pkg: "sink", test: "TestNothingJoinsAListedWindow", says: "lost: record",
+	},
+	{
+		invariant: fence, why: "the pointer's batch is not fenced",
+		file: "commit/ledger.go", old: "fence, err := g.lease.fence()", new: "fence, err := g.lease.fence(); fence.Required = key != g.keys.Committed",
+		pkg: "sink", test: "TestLatePointerOfAnOldOwner", says: "its manifest says sha256",
+	},
+	{
+		invariant: fence, why: "the intent's batch is not fenced",
+		file: "commit/ledger.go", old: "fence, err := g.lease.fence()", new: "fence, err := g.lease.fence(); fence.Required = key != g.keys.Intent",
+		pkg: "sink", test: "TestLateIntentOfAnOldOwner", says: "node-1 moved the intent",
+	},
+	{
+		invariant: fence, why: "the fence does not ask for the version that this node wrote",
+		file: "commit/lease.go", old: "TTL: l.ttl, Expect: &version, Required: true}, err", new: "TTL: l.ttl, Required: version > 0}, err",
+		pkg: "sink", test: "TestLatePointerOfAnOldOwner", says: "its manifest says sha256",
+	},
+	{
+		invariant: fence, why: "the target row is written whatever it holds",
+		file: "commit/ledger.go", old: "Forever: true, Expect: &known, Required: true}", new: "Forever: true, Required: known < 1<<63}",
+		pkg: "commit", test: "TestLandedIntentIsNotWrittenOver", says: "written over unread",
+	},
+	{
+		invariant: fence, why: "no answer is taken for a yes",
+		file: "commit/ledger.go", old: "landed, derr := g.decide(ctx, key, value)", new: "landed, derr := true, error(nil)",
+		pkg: "sink", test: "TestUnclearPointerIsReadBack", says: "doubled: record",
+	},
+	{
+		invariant: fence, why: "a node that cannot refresh its lease goes on sending for an hour",
+		file: "commit/lease.go", old: "if d := sent.Add(l.ttl); d.After(l.deadline) {", new: "if d := sent.Add(l.ttl + time.Hour); d.After(l.deadline) {",
+		pkg: "sink", test: "TestNothingIsSentAfterTheDeadline", says: "requests before the deadline",
+	},
+	{
+		invariant: pointer, why: "the pointer moves although the manifest is not there",
+		file: "upload/stage.go", old: `if err := s.o.Client.Put(ctx, key, "application/json", m.Append(nil)); err != nil {`,
+		new: `if err := s.o.Client.Put(ctx, key, "application/json", m.Append(nil)); err != nil && false {`,
+		pkg: "sink", test: "TestPointerWaitsForTheManifest", says: "is committed and its manifest",
+	},
+	{
+		invariant: pointer, why: "any manifest under the key counts as a finished upload of this intent",
+		file: "upload/finished.go", old: "if err != nil || !m.matches(id, in) {", new: "if err != nil {",
+		pkg: "sink", test: "TestForeignManifestIsNotTaken", says: "its manifest says sha256",
+	},
+	{
+		invariant: pointer, why: "only what is sent in one PUT is hashed",
+		file: "upload/object.go", old: "o.hash.Write(chunk)", new: "if o.upload == nil { o.hash.Write(chunk) }",
+		pkg: "sink", test: "TestManifestHasTheHashOfTheObject", says: "its manifest says sha256",
+	},
+}
