@@ -6,7 +6,7 @@ FUZZ    ?= 20s
 # Packages whose tests need neither a process nor a disk: what `make check` runs beside the house rules.
 FAST    := . ./config ./stages ./source ./window ./encode/... ./upload ./commit/... ./lake ./internal/... ./broker/command/... ./broker/kv
 
-.PHONY: help build demo check test race e2e fuzz generate
+.PHONY: help build demo check test race e2e fuzz bench generate
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -14,8 +14,8 @@ help: ## this list
 build: ## bin/queen
 	$(GO) build -trimpath -o bin/queen ./cmd/queen
 
-demo: ## broker, sink and an S3 store in one process: three records from push to bucket, 15 seconds
-	cd demo && $(GO) run .
+demo: ## broker, sink and an S3 store in one process: three records from push to bucket, 15 seconds (KEEP=1: then orders go on)
+	cd demo && $(GO) run . $(if $(KEEP),--keep)
 
 check: ## what to run before a commit: format, vet, the house rules, the tests of the fast packages
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt: $$unformatted"; exit 1; fi
@@ -29,7 +29,7 @@ race: ## the same under the race detector
 	$(GO) test -race -timeout 40m ./...
 
 e2e: .venv/ready ## real processes against a real S3 store: the guide, crash points, kill -9; two audits of each lake
-	cd test && $(GO) vet ./e2e/... ./harness/... ./gateway/... && $(GO) test -timeout 30m -count=1 ./e2e/...
+	cd test && $(GO) vet ./... && $(GO) test -timeout 30m -count=1 -v ./e2e/... ./mutation/...
 
 fuzz: ## every fuzz target for FUZZ (default 20s) each
 	@for pkg in $$($(GO) list ./...); do \
@@ -37,6 +37,9 @@ fuzz: ## every fuzz target for FUZZ (default 20s) each
 	    echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZ) $$pkg || exit 1; \
 	  done; \
 	done
+
+bench: ## the numbers of the contract against their targets, some minutes (bench/README.md); FULL=1: at full size, an hour
+	$(GO) run ./bench $(if $(FULL),-full) $(BENCH)
 
 generate: ## docs/settings.md, from the table of settings
 	$(GO) run ./cmd/queen settings --markdown > docs/settings.md.new

@@ -31,17 +31,16 @@ const bucket = "lake"
 
 func main() {
 	dir := flag.String("dir", "", "folder for the data and the lake (default: a new one in the system's temporary folder)")
+	goOn := flag.Bool("keep", false, "go on with a trickle of orders until told to end")
 	verbose := flag.Bool("v", false, "show the log lines of broker and sink")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	out := os.Stdout
 	if quiet, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0); err == nil {
 		os.Stdout = quiet // the store prints to it as it starts
 	}
-	if err := tour(ctx, *dir, *verbose, out); err != nil {
+	if err := tour(ctx, *dir, *verbose, *goOn, out); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
@@ -64,8 +63,10 @@ func makeFolders(dir string) (folders, error) {
 	return f, err
 }
 
-// tour does all of it, in the order in which a newcomer would.
-func tour(ctx context.Context, dir string, verbose bool, out io.Writer) (err error) {
+// tour does all of it, in the order in which a newcomer would. With goOn it ends when ctx does.
+func tour(whole context.Context, dir string, verbose, goOn bool, out io.Writer) (err error) {
+	ctx, cancel := context.WithTimeout(whole, patience)
+	defer cancel()
 	f, err := makeFolders(dir)
 	if err != nil {
 		return err
@@ -101,7 +102,10 @@ func tour(ctx context.Context, dir string, verbose bool, out io.Writer) (err err
 	if err := show(f, out); err != nil {
 		return err
 	}
-	return audit(ctx, f, n.URL(), out)
+	if err := audit(ctx, f, n.URL(), out); err != nil || !goOn {
+		return err
+	}
+	return keep(whole, n.URL(), out)
 }
 
 // settings are the environment that a Queen of one's own would get.

@@ -88,7 +88,7 @@ func status(ctx context.Context, url string) (row, error) {
 
 // waitForWindows shows what the sink does until all records are in committed windows.
 func waitForWindows(ctx context.Context, url string, out io.Writer) error {
-	fmt.Fprintln(out, "\nA window closes when its first record is 10 s old and the guard of 1 s is past:")
+	fmt.Fprintln(out, "\nA window closes when its first record is 10 s old on the broker's clock:")
 	start := time.Now()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

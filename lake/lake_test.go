@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -175,6 +176,24 @@ func TestWholeLake(t *testing.T) {
 		if want := fmt.Sprintf("1 queue, 3 windows, 3 data objects, 7 records, %d bytes, 3 lost", size); s.String() != want {
 			t.Errorf("%s: %s", name, s)
 		}
+	}
+}
+
+// TestCat: the lines of all windows in order, whatever their compression, and no silence about an object that is not what it was.
+func TestCat(t *testing.T) {
+	m := whole(t)
+	var out strings.Builder
+	s, err := Cat(t.Context(), m, Options{Prefix: "queen", Queue: "orders"}, &out)
+	if err != nil || out.String() != lines1+lines2+lines3 || s.Records != 7 || s.Windows != 3 {
+		t.Errorf("%+v %v, got\n%s", s, err, out.String())
+	}
+	m[key3] = []byte(strings.Replace(lines3, "7", "8", 1))
+	if _, err := Cat(t.Context(), m, Options{Prefix: "queen"}, io.Discard); err == nil || !strings.Contains(err.Error(), key3) {
+		t.Errorf("an object that changed: %v", err)
+	}
+	delete(m, key3)
+	if _, err := Cat(t.Context(), m, Options{Prefix: "queen"}, io.Discard); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an object that is not there: %v", err)
 	}
 }
 

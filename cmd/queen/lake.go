@@ -19,7 +19,7 @@ import (
 	"queen/upload"
 )
 
-// lakeArgs are the arguments of queen lake ls and verify.
+// lakeArgs are the arguments of queen lake ls, cat and verify.
 type lakeArgs struct {
 	verb, target                 string
 	prefix, queue, align, broker string
@@ -28,8 +28,8 @@ type lakeArgs struct {
 // parseLake reads flags before and after the target.
 func parseLake(args []string) (lakeArgs, error) {
 	var a lakeArgs
-	if len(args) == 0 || args[0] != "ls" && args[0] != "verify" {
-		return a, errors.New("lake takes ls or verify")
+	if len(args) == 0 || !slices.Contains([]string{"ls", "cat", "verify"}, args[0]) {
+		return a, errors.New("lake takes ls, cat or verify")
 	}
 	a.verb = args[0]
 	flags := flag.NewFlagSet("lake", flag.ContinueOnError)
@@ -77,9 +77,14 @@ func lakeCommand(args, environ []string, out, errs io.Writer) int {
 		return exitConfig
 	}
 	var summary lake.Summary
-	if a.verb == "ls" {
+	said := out // where the last line goes
+	switch a.verb {
+	case "ls":
 		summary, err = lake.List(ctx, store, options, out)
-	} else {
+	case "cat":
+		said = errs // standard output holds records and nothing else
+		summary, err = lake.Cat(ctx, store, options, out)
+	default:
 		summary, err = lake.Verify(ctx, store, options, func(f lake.Fault) { fmt.Fprintln(out, f) })
 	}
 	switch {
@@ -90,10 +95,10 @@ func lakeCommand(args, environ []string, out, errs io.Writer) int {
 		fmt.Fprintf(errs, "queen: no lake under %s/ in %s\n", options.Prefix, a.target)
 		return exitFailed
 	case summary.Faults > 0:
-		fmt.Fprintf(out, "FAULTS: %d in %s\n", summary.Faults, summary)
+		fmt.Fprintf(said, "FAULTS: %d in %s\n", summary.Faults, summary)
 		return exitFailed
 	}
-	fmt.Fprintf(out, "ok: %s\n", summary)
+	fmt.Fprintf(said, "ok: %s\n", summary)
 	return exitOK
 }
 

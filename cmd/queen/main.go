@@ -27,6 +27,7 @@ const usage = `queen: a message broker with an exactly-once S3 sink
   queen                                  serve, from the environment (see: queen settings)
   queen settings [--markdown]            every setting: name, default, range, what it is
   queen lake ls [flags] TARGET           the windows of a lake
+  queen lake cat [flags] TARGET          the records of a lake, as JSON lines, whatever their compression
   queen lake verify [flags] TARGET       audit a lake; exit code 1 when anything is not as it must be
   queen version
   queen help

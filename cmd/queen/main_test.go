@@ -53,7 +53,7 @@ func TestArguments(t *testing.T) {
 		{"settings --html", exitUsage, "", "settings takes"},
 		{"serve", exitUsage, "", "queen: no command serve"},
 		{"--port 1", exitUsage, "", "queen: no command --port"},
-		{"lake", exitUsage, "", "lake takes ls or verify"},
+		{"lake", exitUsage, "", "lake takes ls, cat or verify"},
 		{"lake ls", exitUsage, "", "needs a TARGET"},
 		{"lake ls a b", exitUsage, "", "one TARGET, not two: b"},
 		{"lake ls --broker x a", exitUsage, "", "not defined: -broker"},
