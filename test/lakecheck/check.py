@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """A second, independent audit of a lake, written from docs/formats.md alone.
 
-    check.py LAKE [--prefix queen] [--align hour] [--broker http://127.0.0.1:6632]
+    check.py LAKE [--prefix queen] [--align none] [--broker http://127.0.0.1:6632]
 
-LAKE is the bucket as a folder. Every fault is one line on standard output; the exit code is 1 when there is one, else 0. With
+LAKE is the bucket as a folder. Hour or day alignment is seen in the keys; --align none says that windows may cross hours. Every fault is one line on standard output; the exit code is 1 when there is one, else 0. With
 --broker the lake is also compared with the log, record by record: partition, offset, transaction id, stamp and payload bytes.
 
 Only the standard library and zstd are used (the zstandard package; else the zstd command, which cannot count frames).
@@ -277,8 +277,10 @@ class Queue:
         if len(m["objects"]) != 1:
             raise Fault("a merged window has %d objects" % len(m["objects"]))
         day, hour = day_hour(m["tStart"])
+        by_day = "/hour=" not in m["objects"][0]["key"]
+        self.unit = None if self.align == "none" else UNITS["day" if by_day else "hour"]
         want = "%s/tenant=%s/queue=%s/dt=%s/%sw-%010d-%016d-%016d.%s" % (
-            self.prefix, self.tenant, self.queue, day, "" if self.align == "day" else "hour=%s/" % hour, k,
+            self.prefix, self.tenant, self.queue, day, "" if by_day else "hour=%s/" % hour, k,
             max(0, m["tStart"]), m["tEnd"], EXTENSIONS[m["compression"]])
         if m["objects"][0]["key"] != want:
             raise Fault("object key is %s, by its window it is %s" % (m["objects"][0]["key"], want))
@@ -303,9 +305,8 @@ class Queue:
         partition, offset, _, stamp, _ = rec
         if not m["tStart"] <= stamp < m["tEnd"]:
             raise Fault("%s/%d is stamped %d, outside its window" % (partition, offset, stamp))
-        unit = UNITS.get(self.align)
-        if unit and stamp // unit != m["tStart"] // unit:
-            raise Fault("%s/%d is stamped outside the %s of its path" % (partition, offset, self.align))
+        if self.unit and stamp // self.unit != m["tStart"] // self.unit:
+            raise Fault("%s/%d is stamped outside the hour or day of its path" % (partition, offset))
         want, last = self.next.get(partition, (offset, None))  # a queue mirrored from a later moment on begins anywhere
         again = offset == 0 and last is not None and stamp > last  # the partition was deleted and created again
         if offset != want and not again and not self.was_lost(m, partition, want, offset - 1):
@@ -446,7 +447,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("lake")
     p.add_argument("--prefix", default="queen")
-    p.add_argument("--align", default="hour", choices=["hour", "day", "none"])
+    p.add_argument("--align", default="path", choices=["path", "none"])
     p.add_argument("--broker")
     a = p.parse_args()
     sys.setrecursionlimit(100_000)
