@@ -22,7 +22,7 @@ func (q *queues) Find(name string) (found stages.QueueInfo, ok bool) {
 	err := q.state.Read(func(r *state.Reader) error {
 		row, is := r.Queue(q.tenant, name)
 		if is {
-			found, ok = stages.QueueInfo{ID: row.ID, Name: row.Name}, true
+			found, ok = stages.QueueInfo{ID: row.ID, Name: row.Name, Partitions: r.PartitionCount(row.ID)}, true
 		}
 		return nil
 	})
@@ -39,7 +39,7 @@ func (q *queues) List() []stages.QueueInfo {
 		rows := r.Queues(q.tenant)
 		list = make([]stages.QueueInfo, 0, len(rows))
 		for _, row := range rows {
-			list = append(list, stages.QueueInfo{ID: row.ID, Name: row.Name})
+			list = append(list, stages.QueueInfo{ID: row.ID, Name: row.Name, Partitions: r.PartitionCount(row.ID)})
 		}
 		return nil
 	})

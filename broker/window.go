@@ -1,104 +1,60 @@
 package broker
 
 import (
-	"encoding/json"
 	"fmt"
-	"time"
 
 	"queen/stages"
 )
 
-// The parts of the sink's rows that say which window is open (docs/formats.md section 8). Reading a row leaves unknown fields
-// alone: a newer sink may have more.
-type (
-	intentRow struct {
-		K    *uint64        `json:"k"`
-		TEnd *stages.Micros `json:"tEnd"`
-	}
-	committedRow struct {
-		K    *uint64         `json:"k"`
-		TEnd json.RawMessage `json:"tEnd"`
-	}
-	startRow struct {
-		Start string         `json:"start"`
-		T     *stages.Micros `json:"t"`
-	}
-)
-
 // openWindow returns the bounds [position, tEnd) of window k, read from the rows whose keys begin with base. It fails with
-// ErrNoIntent unless the intent of k is the open one: intent.k = k, and the pointer is at k-1 (k = 1: there is none).
+// ErrNoIntent unless the intent of k is the open one: intent.k = k, and the pointer is at k-1 (k = 1: there is none). The rows say here
+// exactly what they say to package commit, because both read them with package stages (design invariant 2).
 func openWindow(get func(key string) ([]byte, error), base string, k uint64) (start, end stages.Micros, err error) {
-	var intent intentRow
-	if found, err := read(get, base+"intent", &intent); err != nil || !found {
-		return 0, 0, noIntent(err)
-	}
-	if intent.K == nil || intent.TEnd == nil || *intent.K != k {
-		return 0, 0, noIntent(nil)
-	}
-	var committed committedRow
-	found, err := read(get, base+"committed", &committed)
-	switch {
-	case err != nil:
-		return 0, 0, err
-	case found && (committed.K == nil || *committed.K+1 != k), !found && k != 1:
-		return 0, 0, noIntent(nil)
-	case found:
-		start, err = stampOf(committed.TEnd)
-	default:
-		start, err = startOf(get, base+"start")
-	}
+	row, err := get(base + "intent")
 	if err != nil {
 		return 0, 0, err
 	}
-	if start > *intent.TEnd {
-		return 0, 0, fmt.Errorf("the intent of window %d ends at %d, below its position %d", k, *intent.TEnd, start)
+	// An intent that cannot be read counts as absent: the sink writes over it, and this node has not applied that yet.
+	intent, err := stages.ParseIntent(row)
+	if err != nil || intent.K != k {
+		return 0, 0, stages.ErrNoIntent
 	}
-	return start, *intent.TEnd, nil
+	if row, err = get(base + "committed"); err != nil {
+		return 0, 0, err
+	}
+	if start, err = position(get, base, row, k); err != nil {
+		return 0, 0, err
+	}
+	if start > intent.End {
+		return 0, 0, fmt.Errorf("the intent of window %d ends at %d, below its position %d", k, intent.End, start)
+	}
+	return start, intent.End, nil
 }
 
-func noIntent(err error) error {
-	if err != nil {
-		return err
+// position returns where window k starts: at the end of the pointer, or, for the first window, where the queue starts.
+func position(get func(key string) ([]byte, error), base string, committed []byte, k uint64) (at stages.Micros, err error) {
+	if committed != nil {
+		pointer, err := stages.ParsePointer(committed)
+		switch {
+		case err != nil:
+			return 0, fmt.Errorf("row %scommitted: %w", base, err)
+		case pointer.K+1 != k:
+			return 0, stages.ErrNoIntent
+		}
+		return pointer.End, nil
 	}
-	return stages.ErrNoIntent
-}
-
-func read(get func(key string) ([]byte, error), key string, into any) (found bool, err error) {
-	value, err := get(key)
-	if err != nil || value == nil {
-		return false, err
+	if k != 1 {
+		return 0, stages.ErrNoIntent
 	}
-	if err := json.Unmarshal(value, into); err != nil {
-		return false, fmt.Errorf("row %s: %w", key, err)
-	}
-	return true, nil
-}
-
-// startOf returns where a queue without a pointer starts.
-func startOf(get func(key string) ([]byte, error), key string) (stages.Micros, error) {
-	var start startRow
-	found, err := read(get, key, &start)
+	row, err := get(base + "start")
 	switch {
 	case err != nil:
 		return 0, err
-	case !found:
-		return 0, fmt.Errorf("row %s is missing", key)
-	case start.T != nil:
-		return *start.T, nil
-	case start.Start == "earliest":
-		return stages.Beginning, nil
+	case row == nil:
+		return 0, fmt.Errorf("row %sstart is missing", base)
 	}
-	return 0, fmt.Errorf("row %s has neither a time nor earliest", key)
-}
-
-// stampOf reads a stamp: ISO, or an integer of microseconds as the product that we match wrote it once.
-func stampOf(text json.RawMessage) (stages.Micros, error) {
-	var iso string
-	if json.Unmarshal(text, &iso) == nil {
-		t, err := time.Parse(time.RFC3339Nano, iso)
-		return stages.Micros(t.UnixMicro()), err
+	if at, err = stages.ParseStart(row); err != nil {
+		return 0, fmt.Errorf("row %sstart: %w", base, err)
 	}
-	var at stages.Micros
-	err := json.Unmarshal(text, &at)
-	return at, err
+	return at, nil
 }

@@ -21,12 +21,11 @@ func (g *Ledger) Adopt(ctx context.Context, latest bool) (Position, error) {
 		return Position{}, err
 	}
 	if r.start.Version == 0 {
-		doc := startDoc{Start: "earliest"}
+		at := stages.Beginning
 		if latest {
-			safe := g.log.Safe()
-			doc = startDoc{Start: "latest", T: &safe}
+			at = g.log.Safe()
 		}
-		value, err := marshal(doc)
+		value, err := stages.MarshalRow(stages.StartAt(at))
 		if err != nil {
 			return Position{}, err
 		}
@@ -36,7 +35,7 @@ func (g *Ledger) Adopt(ctx context.Context, latest bool) (Position, error) {
 		}
 		r.start = stages.Row{Key: g.keys.Start, Value: value, Version: 1}
 	}
-	return g.position(ctx, r)
+	return g.position(r)
 }
 
 func (g *Ledger) adoptRows(ctx context.Context) (rows, error) {
@@ -59,29 +58,34 @@ func (g *Ledger) adoptRows(ctx context.Context) (rows, error) {
 	return r, nil
 }
 
-// position makes sense of the rows.
-func (g *Ledger) position(ctx context.Context, r rows) (Position, error) {
-	if err := g.lease.lock(ctx); err != nil {
-		return Position{}, err
+// settleDoubt raises the window whose pointer this process sent and never had an answer for, when the row turns out to be that very pointer.
+func (g *Ledger) settleDoubt(committed stages.Row) {
+	if d := g.doubt; d != nil && committed.Version != 0 && sameJSON(committed.Value, d.value) {
+		g.listen.Committed(d.window)
 	}
-	defer g.lease.unlock()
-	g.pointer, g.open, g.start = Pointer{}, nil, stages.Beginning
+	g.doubt = nil
+}
+
+// position makes sense of the rows.
+func (g *Ledger) position(r rows) (Position, error) {
+	g.pointer, g.open, g.start = stages.Pointer{}, nil, stages.Beginning
 	var err error
 	if r.committed.Version != 0 {
 		// A pointer that cannot be read is not "no pointer": counting from 1 again would write records twice.
-		if g.pointer, err = ParsePointer(r.committed.Value); err != nil {
+		if g.pointer, err = stages.ParsePointer(r.committed.Value); err != nil {
 			return Position{}, errFatal("the row %s cannot be read (%w): restore it, or delete it to mirror the queue from its start row again", g.keys.Committed, err)
 		}
 	}
-	if g.start, err = parseStart(r.start.Value); err != nil && g.pointer.K == 0 {
+	g.settleDoubt(r.committed)
+	if g.start, err = stages.ParseStart(r.start.Value); err != nil && g.pointer.K == 0 {
 		return Position{}, errFatal("the row %s cannot be read (%w): restore it, or delete it to decide the start of the queue again", g.keys.Start, err)
 	}
 	p := Position{K: g.pointer.K, At: g.position0()}
 	if r.intent.Version == 0 {
 		return p, nil
 	}
-	in, ok := parseIntent(r.intent.Value)
-	if !ok {
+	in, err := stages.ParseIntent(r.intent.Value)
+	if err != nil {
 		g.listen.Ignored(g.queue.Name, g.keys.Intent)
 		return p, nil
 	}

@@ -132,7 +132,7 @@ func (b *Begin) redo(ctx context.Context, w stages.Window, job *stages.Job) erro
 		return errData("window %d is to be redone and its intent is not open", w.K)
 	}
 	job.Intent = *b.g.open
-	repinned, err := b.o.Known(job.Intent)
+	repinned, err := b.known(job.Intent)
 	if err != nil {
 		return errFatal("window %d was begun with values this binary does not know: %w", w.K, err)
 	}
@@ -144,19 +144,45 @@ func (b *Begin) redo(ctx context.Context, w stages.Window, job *stages.Job) erro
 		up.Job, job.Finished = job, up
 		return nil
 	}
-	if repinned == job.Intent {
-		return nil
+	if repinned != job.Intent {
+		// Another encoder would put other bytes under the same keys: say so first, and let what its owner still has under way land before ours.
+		repinned.NotBefore = b.g.log.Safe().Add(b.o.Latency)
+		job.Intent = repinned
+		if err := b.intent(ctx, repinned); err != nil {
+			return err
+		}
 	}
-	// Another encoder would put other bytes under the same keys: say so first, and let what its owner still has under way land before ours.
-	job.Intent = repinned
-	if err := b.intent(ctx, repinned); err != nil {
-		return err
+	return b.await(ctx, job.Intent.NotBefore)
+}
+
+// known asks Known, after what no binary may take for known (contract B1).
+func (b *Begin) known(in stages.Intent) (stages.Intent, error) {
+	if in.Unknown != "" {
+		return in, errors.New(in.Unknown)
 	}
-	return b.g.backoff.Wait(ctx, b.o.Latency)
+	return b.o.Known(in)
+}
+
+// await waits until the safe time has reached t. That is the clock of the row: a life that ends in between leaves the rest of the wait to the
+// next one, and a drain does not shorten it. It was not behind our claim of the queue when t was made, because the rows of this pass were
+// read through the log after it; and since that claim the old owner begins nothing.
+func (b *Begin) await(ctx context.Context, t stages.Micros) error {
+	for {
+		left := t.Sub(b.g.log.Safe())
+		if left <= 0 {
+			return nil
+		}
+		if err := b.g.lease.Check(); err != nil {
+			return err
+		}
+		if err := pause(ctx, min(left, time.Second)); err != nil {
+			return err
+		}
+	}
 }
 
 func (b *Begin) intent(ctx context.Context, in stages.Intent) error {
-	value, err := marshal(in)
+	value, err := stages.MarshalRow(in)
 	if err != nil {
 		return err
 	}
@@ -169,7 +195,7 @@ func (b *Begin) intent(ctx context.Context, in stages.Intent) error {
 
 // list waits until this node has applied the intent, lists the window and sorts it.
 func (b *Begin) list(ctx context.Context, job *stages.Job) error {
-	pause := time.Millisecond
+	wait := time.Millisecond
 	for {
 		l, err := b.g.log.Listing(ctx, b.g.queue.ID, b.g.sink, job.Intent.K)
 		if err == nil {
@@ -186,13 +212,12 @@ func (b *Begin) list(ctx context.Context, job *stages.Job) error {
 		if err := b.g.lease.Check(); err != nil {
 			return err
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return context.Cause(ctx)
+		if err := pause(ctx, wait); err != nil {
+			return err
 		}
-		pause = min(2*pause, 100*time.Millisecond)
+		wait = min(2*wait, 100*time.Millisecond)
 	}
 }
+
+// pause waits for d, whatever hurries, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) error { return Backoff{}.Wait(ctx, d) }

@@ -9,42 +9,48 @@ import (
 
 // Committed is a window that has become real.
 type Committed struct {
-	Job     *stages.Job
-	Pointer Pointer
+	Intent  stages.Intent
+	Redo    bool // the intent was found, not written, by the pass that committed it
+	Pointer stages.Pointer
 	Lost    []stages.Range
 }
 
-// Finish moves the pointer of an uploaded window behind the fence and gives the turn back.
+// doubt is a window whose pointer was sent and not seen in its row. The next adoption sees.
+type doubt struct {
+	window Committed
+	value  []byte // of the row
+}
+
+// Finish moves the pointer of an uploaded window behind the fence and gives the turn back. It is the end of the pipeline.
 type Finish struct {
 	o Options
 	g *Ledger
 }
 
-var _ stages.Stage[*stages.Uploaded, Committed] = (*Finish)(nil)
-
 // NewFinish returns the stage.
 func NewFinish(o Options) *Finish { return &Finish{o: o, g: o.Ledger} }
 
-// Do emits the window once its pointer row is written.
-func (f *Finish) Do(ctx context.Context, up *stages.Uploaded, emit func(Committed) error) error {
+// Do writes the pointer row of a window. The ledger's listener hears of it at once and here, whatever becomes of the pass: a pipeline that is
+// cancelled hands nothing on. When no answer came and reading the row back failed too, the next Adopt of this ledger tells.
+func (f *Finish) Do(ctx context.Context, up *stages.Uploaded) error {
 	f.o.Crash(BeforeCommit)
-	p := Pointer{K: up.Job.Intent.K, End: up.Job.Intent.End, Manifest: up.Manifest, Records: up.Records, Bytes: up.Bytes,
+	p := stages.Pointer{K: up.Job.Intent.K, End: up.Job.Intent.End, Manifest: up.Manifest, Records: up.Records, Bytes: up.Bytes,
 		CommittedAtMs: f.g.now().UnixMilli()}
-	value, err := p.encode()
+	value, err := p.Encode()
 	if err != nil {
 		return err
 	}
+	window := Committed{Intent: up.Job.Intent, Redo: up.Job.Redo, Pointer: p, Lost: up.Lost}
+	f.g.doubt = &doubt{window, value}
 	landed, err := f.g.write(ctx, "commit", f.g.keys.Committed, value)
 	if !landed {
 		return fmt.Errorf("commit window %d of %s: %w", p.K, f.g.queue.Name, err)
 	}
 	// The window is real even if the lease is gone by now; whoever writes next finds that out.
+	f.g.pointer, f.g.open, f.g.doubt = p, nil, nil
+	f.g.listen.Committed(window)
 	f.o.Crash(AfterCommit)
-	f.g.pointer, f.g.open = p, nil
 	f.o.Slot.Give()
 	f.o.Turns.give()
-	return emit(Committed{Job: up.Job, Pointer: p, Lost: up.Lost})
+	return nil
 }
-
-// Drain has nothing left to emit.
-func (f *Finish) Drain(context.Context, func(Committed) error) error { return nil }

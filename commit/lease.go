@@ -130,8 +130,8 @@ func (l *Lease) look(ctx context.Context, atStart bool) (Claim, error) {
 	return Claim{Held: true}, nil
 }
 
-// Check returns nil while this process may send requests for the queue: it holds the lease and its own deadline has not passed. Stages
-// call it before each request.
+// Check returns nil while this process may send requests for the queue: it holds the lease and its own deadline has not passed. The client of
+// the bucket asks it before each attempt of a request; batches of KV have the fence.
 func (l *Lease) Check() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -177,7 +177,7 @@ func (l *Lease) fence() (stages.Op, error) {
 }
 
 func (l *Lease) document(since int64) ([]byte, error) {
-	return marshal(leaseDoc{Instance: l.instance, Incarnation: l.incarnation, SinceMs: since})
+	return stages.MarshalRow(leaseDoc{Instance: l.instance, Incarnation: l.incarnation, SinceMs: since})
 }
 
 func (l *Lease) lock(ctx context.Context) error {

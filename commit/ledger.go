@@ -12,7 +12,7 @@ import (
 // A write is a round, repeated until the rows give a clear answer:
 //
 //	take the lease's turn
-//	own deadline passed, or an earlier round was unclear? read the rows and decide
+//	an earlier round was unclear? read the rows and decide
 //	batch [fence, target]; both required
 //	   applied  -> absorb both versions, done
 //	   refused  -> not written: give the turn back, wait, next round
@@ -32,17 +32,23 @@ type Ledger struct {
 	queue   stages.QueueInfo
 	sink    string
 
-	// Guarded by the lease's turn.
-	known   map[string]uint64 // versions of the target rows as last seen, by key
-	pointer Pointer           // as last seen; K = 0 when there is none
+	known map[string]uint64 // versions of the target rows as last seen, by key; guarded by the lease's turn
+
+	// Without a lock: Adopt writes them while no pass runs, and in a pass it is Begin until it has emitted, then Finish, who may touch them. The
+	// pipeline hands the job from one to the other, and Turns lets Begin go on only when Finish is done.
+	pointer stages.Pointer // as last seen; K = 0 when there is none
 	start   stages.Micros
 	open    *stages.Intent // the intent that is open, if any
+	doubt   *doubt         // the pointer that was sent last, while nobody knows whether it landed
 }
 
 // Listener hears what people want to know and no decision depends on.
 type Listener interface {
-	// PreconditionLost: a batch was rolled back because the lease was not ours any more.
+	// PreconditionLost: a batch was sent and rolled back because the lease was not ours any more.
 	PreconditionLost(queue string)
+	// Committed: the pointer of a window is known to have landed. Once for each window of this ledger, except for one whose answer was lost
+	// and whose row nobody could read back before the process ended, the queue was made anew, or another owner moved the pointer on.
+	Committed(window Committed)
 	// Waiting: a step could not be done and is tried again by itself.
 	Waiting(queue, step string, err error)
 	// Ignored: a row cannot be read and counts as absent.
@@ -102,7 +108,7 @@ func (g *Ledger) round(ctx context.Context, key string, value []byte, unclear *b
 	if err := g.lease.Lost(); err != nil && !*unclear {
 		return false, err
 	}
-	if *unclear || g.lease.Check() != nil {
+	if *unclear {
 		if landed, err := g.decide(ctx, key, value); landed || err != nil {
 			return landed, err
 		}

@@ -4,8 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"time"
+	"errors"
 
 	"queen/stages"
 )
@@ -38,94 +37,6 @@ func parseLease(value []byte) leaseDoc {
 		return leaseDoc{Instance: "unknown"}
 	}
 	return d
-}
-
-// startDoc is the start row, decided once for a queue (contract S11).
-type startDoc struct {
-	Start string         `json:"start"`
-	T     *stages.Micros `json:"t,omitempty"`
-}
-
-// Pointer is the row that makes a window real.
-type Pointer struct {
-	K             uint64
-	End           stages.Micros
-	Manifest      string
-	Records       int64
-	Bytes         int64
-	CommittedAtMs int64
-}
-
-type pointerDoc struct {
-	K             *uint64         `json:"k"`
-	TEnd          json.RawMessage `json:"tEnd"`
-	Manifest      string          `json:"manifest"`
-	Records       int64           `json:"records"`
-	Bytes         int64           `json:"bytes"`
-	CommittedAtMs int64           `json:"committedAtMs"`
-}
-
-func (p Pointer) encode() ([]byte, error) {
-	tEnd, err := marshal(p.End.ISO())
-	if err != nil {
-		return nil, err
-	}
-	return marshal(pointerDoc{K: &p.K, TEnd: tEnd, Manifest: p.Manifest, Records: p.Records, Bytes: p.Bytes,
-		CommittedAtMs: p.CommittedAtMs})
-}
-
-// ParsePointer reads a committed row. tEnd is an ISO stamp, or an integer as an earlier product wrote it.
-func ParsePointer(value []byte) (Pointer, error) {
-	var d pointerDoc
-	if err := json.Unmarshal(value, &d); err != nil {
-		return Pointer{}, err
-	}
-	if d.K == nil || len(d.TEnd) == 0 {
-		return Pointer{}, fmt.Errorf("k or tEnd is missing")
-	}
-	p := Pointer{K: *d.K, Manifest: d.Manifest, Records: d.Records, Bytes: d.Bytes, CommittedAtMs: d.CommittedAtMs}
-	if d.TEnd[0] != '"' {
-		return p, json.Unmarshal(d.TEnd, &p.End)
-	}
-	var text string
-	if err := json.Unmarshal(d.TEnd, &text); err != nil {
-		return Pointer{}, err
-	}
-	t, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil {
-		return Pointer{}, fmt.Errorf("tEnd: %w", err)
-	}
-	p.End = stages.Micros(t.UnixMicro())
-	return p, nil
-}
-
-// parseIntent reads an intent row. ok is false for a row that is not JSON with k, tStart and tEnd: nothing can have been uploaded
-// under it, so it is ignored; its version is not.
-func parseIntent(value []byte) (in stages.Intent, ok bool) {
-	var need struct {
-		K      *uint64        `json:"k"`
-		TStart *stages.Micros `json:"tStart"`
-		TEnd   *stages.Micros `json:"tEnd"`
-	}
-	if json.Unmarshal(value, &need) != nil || need.K == nil || need.TStart == nil || need.TEnd == nil {
-		return stages.Intent{}, false
-	}
-	if json.Unmarshal(value, &in) != nil {
-		// k and bounds are there and another field has a type we do not know: a newer binary's intent, not a broken one.
-		return stages.Intent{K: *need.K, Start: *need.TStart, End: *need.TEnd}, true
-	}
-	return in, true
-}
-
-// marshal is compact JSON without the escapes that are meant for HTML pages.
-func marshal(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
 // sameJSON reports whether a store that compacts what it is given shows b where a was written.
@@ -165,26 +76,11 @@ func readRows(ctx context.Context, kv stages.KV, k Keys) (rows, error) {
 }
 
 // errShape is the cause where a store answered a batch with something that is no answer to it.
-var errShape = fmt.Errorf("the answer does not fit the batch")
+var errShape = errors.New("the answer does not fit the batch")
 
 func cause(err error) error {
 	if err == nil {
 		return errShape
 	}
 	return err
-}
-
-// parseStart returns where a queue starts by its start row.
-func parseStart(value []byte) (stages.Micros, error) {
-	var d startDoc
-	if err := json.Unmarshal(value, &d); err != nil {
-		return 0, err
-	}
-	switch {
-	case d.Start == "earliest":
-		return stages.Beginning, nil
-	case d.Start == "latest" && d.T != nil:
-		return *d.T, nil
-	}
-	return 0, fmt.Errorf("neither earliest nor latest with a stamp")
 }

@@ -34,10 +34,14 @@ type world struct {
 	kv     *committest.KV
 	out    strings.Builder
 	safe   stages.Micros
-	behind int // listings that this node has not applied the intent for yet
+	since  time.Time // the log clock runs since then; zero: it stands
+	behind int       // listings that this node has not applied the intent for yet
 	bucket map[string]bool
 	procs  map[string]*proc
 	faults []fault
+
+	sent      func(row string) // called for each batch, with the row it writes
+	committed func(commit.Committed)
 }
 
 type fault struct {
@@ -69,6 +73,9 @@ func (w *world) next(ops []stages.Op) committest.Fault {
 		if op.Kind == stages.OpPut || op.Kind == stages.OpPutIfAbsent || op.Kind == stages.OpDelete {
 			row = op.Key[strings.LastIndexByte(op.Key, ':')+1:]
 		}
+	}
+	if w.sent != nil {
+		w.sent(row)
 	}
 	for i, f := range w.faults {
 		if f.row == row {
@@ -127,6 +134,10 @@ func (w *world) stage(t *testing.T, d *datadriven.TestData, name string) {
 		<-time.After(dur)
 	case "safe":
 		w.safe = number(t, name)
+	case "now":
+		w.printf("%s", time.Now().UTC().Format(time.TimeOnly))
+	case "clock":
+		w.since = time.Now()
 	case "behind":
 		w.behind = int(number(t, name))
 	case "fault":
@@ -135,6 +146,8 @@ func (w *world) stage(t *testing.T, d *datadriven.TestData, name string) {
 		w.faults = append(w.faults, fault{name, kinds[d.CmdArgs[1].Key]})
 	case "land":
 		w.kv.Land()
+	case "delete":
+		w.kv.Delete("s3:default:q:" + name)
 	case "set":
 		var ttl time.Duration
 		if d.HasArg("ttl") {

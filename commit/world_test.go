@@ -2,7 +2,6 @@ package commit_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -64,10 +63,31 @@ func (p *proc) window(t *testing.T, d *datadriven.TestData) (err error) {
 			panic(errCrash)
 		}
 	}
-	o := commit.Options{Ledger: p.ledger, Turns: commit.NewTurns(), Pins: p.pins, Latency: time.Minute, Finisher: p.w, Sort: p.w.sort,
+	o := commit.Options{Ledger: p.ledger, Turns: commit.NewTurns(), Pins: p.pins, Latency: 20 * time.Second, Finisher: p.w, Sort: p.w.sort,
 		Known: p.known, Crash: at, Slot: p.w}
+	p.w.committed = func(c commit.Committed) { p.pos = commit.Position{K: c.Pointer.K, At: c.Pointer.End} }
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if d.HasArg("timeout") {
+		var after string
+		d.ScanArgs(t, "timeout", &after)
+		limit, err := time.ParseDuration(after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	if d.HasArg("stop") { // the pass ends while the batch of the pointer is on its way
+		p.w.sent = func(row string) {
+			if row == "committed" {
+				cancel()
+			}
+		}
+		defer func() { p.w.sent = nil }()
+	}
 	begin, finish := commit.NewBegin(o), commit.NewFinish(o)
-	return begin.Do(t.Context(), w, func(job *stages.Job) error {
+	return begin.Do(ctx, w, func(job *stages.Job) error {
 		up := job.Finished
 		if up == nil {
 			up = p.upload(job, at, d.HasArg("hold"))
@@ -78,11 +98,7 @@ func (p *proc) window(t *testing.T, d *datadriven.TestData) (err error) {
 		if d.HasArg("stall") {
 			<-time.After(31 * time.Second)
 		}
-		return finish.Do(t.Context(), up, func(c commit.Committed) error {
-			p.w.printf("committed k=%d end=%d records=%d redo=%v", c.Pointer.K, c.Pointer.End, c.Pointer.Records, c.Job.Redo)
-			p.pos = commit.Position{K: c.Pointer.K, At: c.Pointer.End}
-			return nil
-		})
+		return finish.Do(ctx, up)
 	})
 }
 
@@ -121,17 +137,27 @@ func (p *proc) known(in stages.Intent) (stages.Intent, error) {
 func (w *world) Take(context.Context) error { return nil }
 func (w *world) Give()                      {}
 
+func (w *world) Committed(c commit.Committed) {
+	w.printf("committed k=%d end=%d records=%d redo=%v", c.Pointer.K, c.Pointer.End, c.Pointer.Records, c.Redo)
+	w.committed(c)
+}
+
 func (w *world) PreconditionLost(string)               { w.printf("event: precondition lost") }
 func (w *world) Waiting(_, step string, err error)     { w.printf("event: %s waits: %v", step, err) }
 func (w *world) Ignored(_, key string)                 { w.printf("event: %s ignored", key) }
 func (w *world) sort(l stages.Listing) []stages.Header { return l.Appends }
 
 // Safe and the rest implement stages.Log over the rows: the intent that is open in the store is open in the applied state.
-func (w *world) Safe() stages.Micros { return w.safe }
+func (w *world) Safe() stages.Micros {
+	if w.since.IsZero() {
+		return w.safe
+	}
+	return w.safe.Add(time.Since(w.since))
+}
 
 func (w *world) Listing(_ context.Context, _ stages.QueueID, _ string, k uint64) (stages.Listing, error) {
-	var in stages.Intent
-	if err := json.Unmarshal(w.kv.Get("s3:default:q:intent").Value, &in); err != nil || in.K != k || w.behind > 0 {
+	in, err := stages.ParseIntent(w.kv.Get("s3:default:q:intent").Value)
+	if err != nil || in.K != k || w.behind > 0 {
 		w.behind--
 		w.printf("list %d: not applied here yet", k)
 		return stages.Listing{}, stages.ErrNoIntent
@@ -141,7 +167,7 @@ func (w *world) Listing(_ context.Context, _ stages.QueueID, _ string, k uint64)
 }
 
 func (w *world) Moved(context.Context, stages.Micros) ([]stages.QueueID, stages.Micros, error) {
-	return nil, w.safe, nil
+	return nil, w.Safe(), nil
 }
 
 func (w *world) Headers(context.Context, stages.QueueID, stages.Micros, stages.Micros) iter.Seq2[stages.Header, error] {

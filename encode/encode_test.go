@@ -269,7 +269,9 @@ func TestErrorsEndTheEncoding(t *testing.T) {
 						t.Errorf("%s, reader at %d: %v", f.Ext(), at, err)
 					}
 					r.Read = func(context.Context, []stages.Header, func(int, stages.Body) error) error { panic("in the reader") }
-					if _, err := f.Encode(t.Context(), &bytes.Buffer{}, r); err == nil || !strings.Contains(err.Error(), "in the reader") {
+					_, err := f.Encode(t.Context(), &bytes.Buffer{}, r)
+					var p *stages.PanicError
+					if !errors.As(err, &p) || p.Value != "in the reader" || !strings.Contains(string(p.Stack), "TestErrorsEndTheEncoding") {
 						t.Errorf("%s, panic: %v", f.Ext(), err)
 					}
 				}

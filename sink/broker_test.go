@@ -3,7 +3,6 @@ package sink
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"slices"
@@ -26,6 +25,7 @@ type memory struct {
 	parts  stages.PartitionID
 	behind bool  // this node has not applied the intents yet
 	broken error // bodies cannot be read
+	panics bool  // reading bodies panics
 	pad    int   // length of a field of payloads
 }
 
@@ -36,6 +36,13 @@ type memQueue struct {
 	next    map[stages.PartitionID]int64
 	appends []memAppend
 	lost    []memLost
+}
+
+// shown is the queue as it is now.
+func (q *memQueue) shown() stages.QueueInfo {
+	info := q.info
+	info.Partitions = len(q.parts)
+	return info
 }
 
 type memAppend struct {
@@ -135,7 +142,7 @@ func (m *memory) Find(name string) (stages.QueueInfo, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if q := m.queue(name); q != nil {
-		return q.info, true
+		return q.shown(), true
 	}
 	return stages.QueueInfo{}, false
 }
@@ -144,7 +151,7 @@ func (m *memory) List() (all []stages.QueueInfo) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, q := range m.queues {
-		all = append(all, q.info)
+		all = append(all, q.shown())
 	}
 	return all
 }
@@ -188,8 +195,8 @@ func (m *memory) Listing(_ context.Context, id stages.QueueID, sink string, k ui
 	defer m.mu.Unlock()
 	q := m.byID(id)
 	keys := commit.NewKeys(sink, stages.Esc(q.info.Name))
-	var in stages.Intent
-	if err := json.Unmarshal(m.kv.Get(keys.Intent).Value, &in); err != nil || in.K != k || m.behind {
+	in, err := stages.ParseIntent(m.kv.Get(keys.Intent).Value)
+	if err != nil || in.K != k || m.behind {
 		return stages.Listing{}, stages.ErrNoIntent
 	}
 	start := stages.Beginning
@@ -197,7 +204,7 @@ func (m *memory) Listing(_ context.Context, id stages.QueueID, sink string, k ui
 		start = *in.From
 	}
 	if row := m.kv.Get(keys.Committed); row.Version != 0 {
-		p, err := commit.ParsePointer(row.Value)
+		p, err := stages.ParsePointer(row.Value)
 		if err != nil || p.K+1 != k || p.End != start {
 			return stages.Listing{}, stages.ErrNoIntent
 		}
@@ -218,8 +225,11 @@ func (m *memory) Bodies(ctx context.Context, id stages.QueueID, headers []stages
 	for i, h := range headers {
 		m.mu.Lock()
 		found := m.between(id, h.TS, h.TS+1)
-		err := m.broken
+		err, panics := m.broken, m.panics
 		m.mu.Unlock()
+		if panics {
+			panic("in the log")
+		}
 		if err != nil {
 			return err
 		}

@@ -14,9 +14,6 @@ import (
 	"queen/upload"
 )
 
-// mostManifest bounds what is read of a manifest, in bytes.
-const mostManifest = 256 << 20
-
 // maxKVKey is the longest key that the store takes, in bytes.
 const maxKVKey = 512
 
@@ -30,52 +27,53 @@ func (s *Sink) newQueue(name string) (*queue, error) {
 	}
 	q.lease = commit.NewLease(commit.LeaseOptions{KV: s.o.KV, Now: s.o.Now, Key: q.keys.Lease, Instance: s.cfg.Instance,
 		Incarnation: hex.EncodeToString(incarnation), TTL: s.cfg.LeaseTTL})
+	q.client = s.client.Permitted(q.lease.Check)
 	return q, nil
 }
 
 // prepare makes the queue ready for a pass: it exists, its keys fit, the lease is ours and the rows are read. It does nothing when all of
 // that is so already.
-func (q *queue) prepare(ctx context.Context) error {
+func (q *queue) prepare(ctx context.Context) (*adopted, error) {
 	q.mu.Lock()
-	ready, gone := q.ready, q.gone
+	last, current := q.adopted, q.current()
 	q.mu.Unlock()
-	if ready && !gone {
-		return nil
-	}
-	if gone {
-		q.reset()
+	if current != nil {
+		return current, nil
 	}
 	info, ok := q.s.o.Queues.Find(q.name)
 	if !ok {
-		return q.vanish(ctx)
+		return nil, q.vanish(ctx)
 	}
 	if err := q.checkKeys(); err != nil {
-		return err
+		return nil, err
 	}
 	if err := q.claim(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	q.s.raise(q, entered{stateRestoring})
-	ledger := commit.NewLedger(commit.LedgerOptions{KV: q.s.o.KV, Log: q.s.o.Log, Now: q.s.o.Now, Sink: q.s.cfg.Name, Queue: info,
-		Keys: q.keys, Lease: q.lease, Backoff: q.s.backoff, Listen: listener{q}})
-	at, err := ledger.Adopt(ctx, q.s.cfg.Start == "latest")
-	if err != nil {
-		return fmt.Errorf("adopt queue %q: %w", q.name, err)
+	a := &adopted{info: info}
+	if last != nil && last.info.ID == info.ID {
+		a.ledger = last.ledger // it may be this adoption that finds what became of the last pointer
+	} else {
+		a.ledger = commit.NewLedger(commit.LedgerOptions{KV: q.s.o.KV, Log: q.s.o.Log, Now: q.s.o.Now, Sink: q.s.cfg.Name, Queue: info,
+			Keys: q.keys, Lease: q.lease, Backoff: q.s.backoff, Listen: listener{q}})
+	}
+	var err error
+	if a.at, err = a.ledger.Adopt(ctx, q.s.cfg.Start == "latest"); err != nil {
+		return nil, fmt.Errorf("adopt queue %q: %w", q.name, err)
 	}
 	q.mu.Lock()
-	q.info, q.ledger, q.at, q.ready, q.gone = info, ledger, at, true, false
-	q.woken = at.Redo != nil // else discovery says whether there is anything
+	q.woken = a.at.Redo != nil // else discovery says whether there is anything
 	q.mu.Unlock()
-	q.s.raise(q, restored{at})
-	// Outside the lock: discovery calls wake, which takes it.
-	feed := q.s.discovery.Watch(info.ID, at.At, q.wake)
+	q.s.raise(q, restored{a.at})
+	a.feed = q.s.discovery.Watch(info.ID, a.at.At, q.wake)
 	q.mu.Lock()
-	q.feed = feed
+	q.adopted, q.partitions = a, info.Partitions
 	q.mu.Unlock()
-	if at.Redo != nil {
-		feed.Start()
+	if a.at.Redo != nil {
+		a.feed.Start()
 	}
-	return nil
+	return a, nil
 }
 
 // vanish gives back what is held of a queue that does not exist. Its rows stay: should it come back, k goes on.
@@ -83,37 +81,37 @@ func (q *queue) vanish(ctx context.Context) error {
 	if q.lease.Held() {
 		q.s.tryRelease(ctx, []*queue{q})
 	}
-	return missingError{}
+	return &standstill{queueMissing{}, missingWait, errors.New("the queue does not exist")}
 }
 
 // checkKeys refuses names that no store would take (contract B9).
 func (q *queue) checkKeys() error {
 	if err := upload.CheckNames(q.s.cfg.Prefix, q.s.cfg.Tenant, q.name); err != nil {
-		return keysError{err}
+		return refuse(err)
 	}
 	if n := q.keys.Longest(); n > maxKVKey {
-		return keysError{fmt.Errorf("queue %q: its name is too long: its rows in KV would have keys of %d bytes, the store takes %d", q.name, n, maxKVKey)}
+		return refuse(fmt.Errorf("queue %q: its name is too long: its rows in KV would have keys of %d bytes, the store takes %d", q.name, n, maxKVKey))
 	}
 	return nil
 }
 
 // checkFresh refuses to count from 1 where an earlier life of this queue has counted already, one whose rows are gone: windows would be
 // written over, and what they held would be in the lake twice or in no manifest. It asks while a queue has no window and no intent.
-func (q *queue) checkFresh(ctx context.Context) error {
+func (q *queue) checkFresh(ctx context.Context, a *adopted) error {
 	q.mu.Lock()
-	fresh := q.at.K == 0 && q.at.Redo == nil
+	fresh := a.at.K == 0 && a.at.Redo == nil
 	q.mu.Unlock()
 	if !fresh {
 		return nil
 	}
 	key := upload.ManifestKey(q.s.cfg.Prefix, q.s.cfg.Tenant, q.name, 1)
-	_, found, err := q.s.client.Get(ctx, key, mostManifest)
+	found, err := q.client.Present(ctx, key)
 	if e, ok := errors.AsType[*upload.Error](err); ok && e.Status == http.StatusForbidden {
 		return nil // a store hides so what it may not list
 	}
 	if err == nil && found {
-		return keysError{fmt.Errorf("the bucket holds windows of an earlier life of queue %q (%s) and its rows in KV are gone: "+
-			"use another QUEEN_S3_PREFIX, or move the old objects away", q.name, key)}
+		return refuse(fmt.Errorf("the bucket holds windows of an earlier life of queue %q (%s) and its rows in KV are gone: "+
+			"use another QUEEN_S3_PREFIX, or move the old objects away", q.name, key))
 	}
 	return err
 }
@@ -129,39 +127,26 @@ func (q *queue) claim(ctx context.Context) error {
 	}
 	defer q.s.claims.give()
 	q.mu.Lock()
-	q.looks++
-	had := q.had
-	atStart := q.looks == 1 && q.s.age() <= commit.WholeTTL(q.s.cfg.LeaseTTL)
+	owned, atStart := q.owned, !q.looked && q.s.age() <= commit.WholeTTL(q.s.cfg.LeaseTTL)
 	q.mu.Unlock()
 	c, err := q.lease.Acquire(ctx, atStart)
-	switch {
-	case err != nil:
-		q.mu.Lock()
-		q.looks-- // a look that had no answer was none
-		q.mu.Unlock()
+	if err != nil {
 		return fmt.Errorf("claim queue %q: %w", q.name, err)
+	}
+	q.mu.Lock()
+	q.looked, q.owned = true, c.Held
+	q.mu.Unlock()
+	switch {
 	case !c.Held && c.Twin:
 		return &commit.Error{Kind: commit.Fenced, Holder: c.Holder, Twin: true,
 			Err: fmt.Errorf("another process runs under this node's name %s: give each its own QUEEN_S3_INSTANCE", c.Holder)}
-	case !c.Held && had:
-		q.lose()
-		q.s.raise(q, preconditionLost{})
+	case !c.Held && owned:
 		return &commit.Error{Kind: commit.Fenced, Holder: c.Holder, Err: fmt.Errorf("lease of queue %q: held by %s", q.name, c.Holder)}
 	case !c.Held:
-		return heldError{c.Holder}
+		return &standstill{heldElsewhere{c.Holder}, q.s.cfg.LeaseTTL/3 + q.s.jitter(200*time.Millisecond), fmt.Errorf("held by %s", c.Holder)}
 	}
-	q.mu.Lock()
-	q.had = true
-	q.mu.Unlock()
-	q.s.raise(q, owned{})
+	q.s.raise(q, claimed{})
 	return nil
-}
-
-// lose notes that this process does not own the queue any more.
-func (q *queue) lose() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.had = false
 }
 
 // list keeps the rows in step with the queues that there are: under `*`, new ones get a row and deleted ones lose theirs; a named one that
@@ -205,10 +190,14 @@ func (s *Sink) listOnce(ctx context.Context) {
 func (q *queue) compare(info stages.QueueInfo, exists bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.ready || exists && info.ID == q.info.ID {
+	a := q.current()
+	if exists {
+		q.partitions = info.Partitions
+	}
+	if a == nil || exists && info.ID == a.info.ID {
 		return
 	}
-	q.gone, q.woken = true, true
+	q.outdate()
 	if q.pass != nil {
 		q.pass.drain(false)
 		return
@@ -220,12 +209,10 @@ func (q *queue) compare(info stages.QueueInfo, exists bool) {
 func (q *queue) forget() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.busy || q.ready || q.lease.Held() {
+	if q.activity == live || q.current() != nil || q.lease.Held() {
 		return false
 	}
-	q.forgotten = true
-	if q.timer != nil {
-		q.timer.Stop()
-	}
+	q.activity = forgotten
+	q.stopTimer()
 	return true
 }

@@ -2,6 +2,7 @@
 // what happens when a pass of it ends.
 //
 //	queue.go    the pipeline of a queue, its goroutine, its retries
+//	activity.go what its row is doing: idle, live, sleeping, forgotten
 //	claim.go    from a name to a queue that this node owns: look, keys, lease, rows, start
 //	sink.go     the whole sink: New, Run, Drain
 //	leases.go   refreshing all leases at once, and ending passes whose lease is gone

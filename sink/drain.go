@@ -75,18 +75,17 @@ func (s *Sink) Drain(ctx context.Context) error {
 func (q *queue) beginDrain() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.timer != nil {
-		q.timer.Stop()
-	}
+	q.stopTimer()
 	if q.pass == nil {
-		if !q.busy {
-			q.s.raise(q, drained{})
+		if q.activity != live {
+			q.drained()
 		}
 		return
 	}
 	buffered := q.pass.cutter.Status().Weight
 	lag, _ := q.lag()
-	worth := buffered >= 1<<20 || buffered > 0 && lag >= 10*time.Second
-	q.s.raise(q, draining{buffered: buffered, closing: worth})
+	aged := lag >= 10*time.Second
+	worth := buffered >= 1<<20 || buffered > 0 && aged
+	q.s.raise(q, draining{buffered: buffered, aged: aged, closing: worth, state: q.status.now()})
 	q.pass.drain(worth)
 }

@@ -2,6 +2,7 @@ package sink
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,12 @@ func TestDrain(t *testing.T) {
 				}
 				if row := l.row("orders"); row["state"] != "drained" || row["ownedHere"] != false {
 					t.Errorf("row %v", row)
+				}
+				if line := fmt.Sprintf(`"aged":false,"closing":%t,"state":"filling","message":"shutting down: stopping the reads"`, c.windows > 0); w.logged(line) != 1 {
+					t.Errorf("no %s in %s", line, w.logs.String())
+				}
+				if line := `"committed_k":0,"redo":false,"checkpoint_k":"none","positions":0,"message":"queue restored"`; w.logged(line) != 1 {
+					t.Errorf("no %s in %s", line, w.logs.String())
 				}
 				l = w.start(func(c *config.Sink) { long(c); c.MaxWindow = 10 * time.Second })
 				w.until(time.Minute, "the rest", func() bool { return w.audit("orders") == c.appends*10 })

@@ -28,7 +28,7 @@ type (
 	entered       struct{ state string }
 	queueMissing  struct{}
 	heldElsewhere struct{ holder string }
-	owned         struct{}
+	claimed       struct{}
 	restored      struct{ at commit.Position }
 	waiting       struct {
 		step string
@@ -44,17 +44,18 @@ type (
 		err   error
 		stack []byte
 	}
-	preconditionLost struct{}
+	preconditionLost struct{} // a batch that was sent was rolled back
 	rowIgnored       struct{ key string }
 	bodiesRead       struct{ err error }
 	windowCut        struct{ w stages.Window }
-	windowListed     struct{ partitions int }
 	windowCommitted  struct{ c commit.Committed }
 	bucketChanged    struct{ in stages.Intent }
 	foundFinished    struct{ k uint64 }
 	draining         struct {
 		buffered int64
-		closing  bool
+		aged     bool // behind for 10 s or more
+		closing  bool // the open window is finished
+		state    string
 	}
 	drained struct{}
 )
@@ -78,19 +79,9 @@ var _ commit.Listener = listener{}
 func (l listener) PreconditionLost(string)           { l.q.s.raise(l.q, preconditionLost{}) }
 func (l listener) Waiting(_, step string, err error) { l.q.s.raise(l.q, waiting{step, err}) }
 func (l listener) Ignored(_, key string)             { l.q.s.raise(l.q, rowIgnored{key}) }
+func (l listener) Committed(c commit.Committed)      { l.q.committed(c) }
 func (q *queue) cut(w stages.Window)                 { q.s.raise(q, windowCut{w}) }
-func (q *queue) committing(*stages.Uploaded)         { q.s.raise(q, entered{stateCommit}) }
-
-// uploading is where the upload of a window begins. Its appends are sorted by partition.
-func (q *queue) uploading(job *stages.Job) {
-	partitions := 0
-	for i, h := range job.Sorted {
-		if i == 0 || job.Listing.Names[h.Partition] != job.Listing.Names[job.Sorted[i-1].Partition] {
-			partitions++
-		}
-	}
-	q.s.raise(q, windowListed{partitions})
-}
+func (q *queue) uploading(*stages.Job)               { q.s.raise(q, entered{stateUpload}) }
 
 // noting calls before for each input of a stage.
 func noting[I, O any](stage stages.Stage[I, O], before func(I)) stages.Stage[I, O] {

@@ -208,22 +208,30 @@ func TestRefusedName(t *testing.T) {
 	})
 }
 
-// An intent of a newer binary is left to a node that knows its values.
+// An intent of a newer binary is left to a node that knows its values: the lease is given back, the queue says why, and nothing is sent.
 func TestUnknownIntent(t *testing.T) {
-	inWorld(t, func(w *world) {
-		w.mem.push("orders", "p", 1)
-		w.mem.kv.Put("s3:default:orders:start", `{"start":"earliest"}`, 0)
-		w.mem.kv.Put("s3:default:orders:intent", `{"k":1,"tStart":0,"tEnd":946684900000000,"at":"x","format":"orc","compression":"zstd","layout":"merged","align":"hour"}`, 0)
-		l := w.start(nil)
-		w.until(time.Minute, "failed", hasState(l, "orders", "failed"))
-		if row := l.row("orders"); row["ownedHere"] != false || !strings.Contains(fmt.Sprint(row["lastError"]), "orc") {
-			t.Errorf("row %v", row)
-		}
-		if w.requests("put") != 0 {
-			t.Error("put under an unknown intent")
-		}
-		l.stop()
-	})
+	const start = `{"k":1,"tStart":0,"tEnd":946684900000000,"at":"x",`
+	for _, c := range []struct{ intent, says string }{
+		{start + `"format":"orc","compression":"zstd","layout":"merged","align":"hour"}`, "orc"},
+		{start + `"format":"jsonl","compression":"zstd","level":3,"layout":"merged","align":"none","prefix":"queen","key":"fingerprint"}`, `member "key"`},
+		{start + `"format":"jsonl","compression":"zstd","level":"best","layout":"merged","align":"none","prefix":"queen"}`, `member "level" holds`},
+	} {
+		inWorld(t, func(w *world) {
+			w.mem.push("orders", "p", 1)
+			w.mem.kv.Put("s3:default:orders:start", `{"start":"earliest"}`, 0)
+			w.mem.kv.Put("s3:default:orders:intent", c.intent, 0)
+			l := w.start(nil)
+			w.until(time.Minute, "failed", hasState(l, "orders", "failed"))
+			if row := l.row("orders"); row["ownedHere"] != false || !strings.Contains(fmt.Sprint(row["lastError"].(map[string]any)["message"]), c.says) {
+				t.Errorf("row %v", row)
+			}
+			elapse(5 * time.Minute)
+			if w.requests("put") != 0 || string(w.mem.kv.Get("s3:default:orders:intent").Value) != c.intent {
+				t.Error("put under an unknown intent, or written over it")
+			}
+			l.stop()
+		})
+	}
 }
 
 // Settings that changed between the intent and its redo: the redo uses the intent's, the next window the new ones.

@@ -3,6 +3,7 @@ package sink
 import (
 	"encoding/json"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -135,5 +136,57 @@ func TestAnotherEncoder(t *testing.T) {
 			t.Errorf("%d records in %v", n, w.s3.Keys())
 		}
 		l.stop()
+	})
+}
+
+// The process stood still for longer than its time to live, between two tries of a PUT, and none of its timers has noticed: its own clock is
+// asked before the next try, and nothing is sent.
+func TestP31StalledOwnerSendsNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var stood atomic.Int64
+		w.now = func() time.Time { return time.Now().Add(time.Duration(stood.Load())) }
+		w.mem.push("orders", "p", 5)
+		hold := make(chan struct{})
+		w.s3.Script(fakes3.Rule{Op: "put", Status: 500, Hold: hold})
+		l := w.start(nil)
+		w.until(time.Minute, "the first try", func() bool { return w.requests("put") == 1 })
+		w.mem.kv.Script(func([]stages.Op) committest.Fault { return committest.NotLeader })
+		stood.Store(int64(time.Minute))
+		close(hold)
+		elapse(5 * time.Second) // the second try is due after a second at most, the timer of the lease not before
+		if n := w.requests("put"); n != 1 {
+			t.Errorf("%d requests, the second after the lease's time to live", n)
+		}
+		w.mem.kv.Script(nil)
+		w.s3.Unscript()
+		w.until(5*time.Minute, "window 1", func() bool { return l.k("orders") == 1 })
+		w.exactly("orders")
+		l.stop()
+	})
+}
+
+// A drain while the wait for an old encoder's requests runs does not shorten it, and neither does the life after it.
+func TestStopDoesNotShortenTheWaitForAnotherEncoder(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.mem.push("orders", "p", 5)
+		l := w.start(func(c *config.Sink) { c.CrashAt = "mid_upload" })
+		<-l.ended
+		elapse(time.Second)
+		w.otherOwner()
+		before := w.requests("put")
+		l = w.start(nil)
+		w.until(10*time.Second, "the intent is rewritten", func() bool { return strings.Contains(string(w.mem.kv.Get(intentKey).Value), "notBefore") })
+		begun := time.Now()
+		elapse(20 * time.Second)
+		l.stop()
+		l = w.start(nil)
+		for time.Since(begun) < requestDeadline-time.Second {
+			elapse(time.Second)
+			if n := w.requests("put"); n != before {
+				t.Fatalf("put %v after the intent was rewritten", time.Since(begun))
+			}
+		}
+		w.until(10*time.Second, "window 1", func() bool { return l.k("orders") == 1 })
+		w.settledAnew(l)
 	})
 }

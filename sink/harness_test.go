@@ -36,6 +36,7 @@ type world struct {
 	mem  *memory
 	s3   *fakes3.Server
 	logs lockedBuffer
+	now  stages.Now // of the sinks; nil = the test's
 }
 
 // inWorld runs a test on simulated time.
@@ -80,7 +81,11 @@ func (w *world) start(change func(*config.Sink)) *life {
 	}
 	ctx, cancel := context.WithCancel(w.t.Context())
 	l := &life{w: w, cancel: cancel, ended: make(chan struct{})}
-	s, err := New(Options{Config: cfg, Log: w.mem, KV: gate{w.mem.kv, l}, Queues: w.mem, Now: time.Now, Logger: zerolog.New(&w.logs),
+	now := w.now
+	if now == nil {
+		now = time.Now
+	}
+	s, err := New(Options{Config: cfg, Log: w.mem, KV: gate{w.mem.kv, l}, Queues: w.mem, Now: now, Logger: zerolog.New(&w.logs),
 		Dial: l.dial, Abort: l.kill})
 	if err != nil {
 		w.t.Fatal(err)

@@ -24,58 +24,56 @@ type verdict struct {
 	rest bool
 }
 
-// stopped are the errors that end a queue's goroutine without being faults.
-type (
-	missingError struct{}
-	heldError    struct{ holder string }
-	keysError    struct{ error }
-)
+// standstill is the sink's own reason why a queue cannot go on here: what people are shown, and when to look again.
+type standstill struct {
+	event any // queueMissing, heldElsewhere, failed: it sets the state
+	wait  time.Duration
+	err   error
+}
 
-func (missingError) Error() string { return "the queue does not exist" }
+func (e *standstill) Error() string { return e.err.Error() }
 
-func (e heldError) Error() string { return "held by " + e.holder }
+func (e *standstill) Unwrap() error { return e.err }
 
-// judge decides what follows the end of an attempt that failed; n counts the failures in a row. Whatever it was, the next attempt starts
-// from the rows.
-func (q *queue) judge(ctx context.Context, err error, n int) verdict {
-	open := q.reset()
+// refuse is the standstill of a queue that must not be mirrored as it is: its names fit no store, or it would write over an earlier life.
+func refuse(err error) error { return &standstill{failed{err}, failedWait, err} }
+
+// judge decides what follows the end of an attempt that failed. Whatever it was, the next attempt starts from the rows.
+func (q *queue) judge(ctx context.Context, err error) verdict {
+	open, n := q.fault()
 	if ctx.Err() != nil {
 		return verdict{never, true}
 	}
 	if q.s.stopping() && !open {
-		q.s.raise(q, drained{})
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.drained()
 		return verdict{never, true}
 	}
-	var ce *commit.Error
-	var ue *upload.Error
-	var unknown *encode.UnknownError
-	var panicked *stages.PanicError
-	var missing missingError
-	var held heldError
-	var keys keysError
-	switch {
-	case errors.As(err, &missing):
-		q.s.raise(q, queueMissing{})
-		return verdict{missingWait, true}
-	case errors.As(err, &held):
-		q.s.raise(q, heldElsewhere{held.holder})
-		return verdict{q.s.cfg.LeaseTTL/3 + q.s.jitter(200*time.Millisecond), true}
-	case errors.As(err, &keys):
-		return q.fail(err, failedWait)
-	case errors.As(err, &panicked):
-		q.s.raise(q, crashed{err, panicked.Stack})
+	if e, ok := errors.AsType[*standstill](err); ok {
+		q.s.raise(q, e.event)
+		return verdict{e.wait, true}
+	}
+	if e, ok := errors.AsType[*stages.PanicError](err); ok {
+		q.s.raise(q, crashed{err, e.Stack})
 		return verdict{failedWait, true}
-	case errors.As(err, &unknown):
+	}
+	if _, ok := errors.AsType[*encode.UnknownError](err); ok {
 		return q.abandon(ctx, err, failedWait)
-	case errors.Is(err, stages.ErrDamaged):
+	}
+	if errors.Is(err, stages.ErrDamaged) {
 		return q.abandon(ctx, err, q.faultWait())
-	case errors.As(err, &ce):
-		return q.judgeCommit(ctx, err, ce, n)
-	case errors.As(err, &ue) && !ue.Retryable:
-		return q.fail(err, failedWait)
-	case errors.As(err, &ue):
-		return q.again(err, max(q.s.backoff.Delay(n), ue.RetryAfter))
-	case errors.Is(err, stages.ErrStaleRef) && n == 0:
+	}
+	if e, ok := errors.AsType[*commit.Error](err); ok {
+		return q.judgeCommit(ctx, err, e, n)
+	}
+	if e, ok := errors.AsType[*upload.Error](err); ok {
+		if !e.Retryable {
+			return q.fail(err, failedWait)
+		}
+		return q.again(err, max(q.s.backoff.Delay(n), e.RetryAfter))
+	}
+	if errors.Is(err, stages.ErrStaleRef) && n == 0 {
 		return q.again(err, 0)
 	}
 	return q.again(err, q.s.backoff.Delay(n))
@@ -84,7 +82,7 @@ func (q *queue) judge(ctx context.Context, err error, n int) verdict {
 func (q *queue) judgeCommit(ctx context.Context, err error, ce *commit.Error, n int) verdict {
 	switch ce.Kind {
 	case commit.Fenced:
-		q.lose()
+		q.disown()
 		q.s.raise(q, fenced{err, ce.Holder, ce.Twin})
 		return verdict{commit.WholeTTL(q.s.cfg.LeaseTTL), true}
 	case commit.Fatal:
@@ -98,17 +96,15 @@ func (q *queue) judgeCommit(ctx context.Context, err error, ce *commit.Error, n 
 	return q.again(err, max(ce.Wait, q.s.backoff.Delay(n)))
 }
 
-// reset forgets what the rows said and reports whether a window was open.
-func (q *queue) reset() (open bool) {
+// fault counts a failure and forgets what the rows said. It reports whether a window was open, and how many failures there were before.
+func (q *queue) fault() (open bool, before int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	open = q.ledger != nil && q.ledger.Open()
-	if q.feed != nil {
-		q.feed.Close()
-		q.feed = nil
-	}
-	q.ready, q.woken = false, true
-	return open
+	open = q.adopted != nil && q.adopted.ledger.Open()
+	q.outdate()
+	before = q.failures
+	q.failures++
+	return open, before
 }
 
 // again keeps the goroutine: the attempt is repeated after a wait.

@@ -52,8 +52,7 @@ func (q *queue) lostLease(cause error) {
 	e, ok := errors.AsType[*commit.Error](cause)
 	taken := ok && e.Kind == commit.Fenced
 	if taken {
-		q.had = false
-		q.s.raise(q, preconditionLost{})
+		q.owned = false
 	}
 	if q.pass != nil {
 		q.pass.cancel(cause)
@@ -62,12 +61,8 @@ func (q *queue) lostLease(cause error) {
 	if taken {
 		q.s.raise(q, fenced{cause, e.Holder, e.Twin})
 	}
-	if !q.busy { // an idle row: start live, which finds the lease lost and decides
-		q.ready, q.woken = false, true
-		if q.feed != nil {
-			q.feed.Close()
-			q.feed = nil
-		}
+	if q.activity != live { // start it: it finds the lease lost and decides
+		q.outdate()
 		q.start()
 	}
 }
@@ -122,7 +117,7 @@ func (s *Sink) tryRelease(ctx context.Context, queues []*queue) {
 	var leases []*commit.Lease
 	for _, q := range queues {
 		leases = append(leases, q.lease)
-		q.lose()
+		q.disown()
 	}
 	if left, err := commit.Release(ctx, s.o.KV, leases); err != nil {
 		s.raise(nil, notReleased{left, err})

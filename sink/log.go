@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -24,13 +25,16 @@ const (
 	everyProbe = 30 * time.Second
 )
 
+// manyKinds is how many throttled lines are remembered before those are forgotten that may be written again anyway.
+const manyKinds = 1024
+
 // logs writes lines for events. Texts and fields are read by people's scripts (contract S12).
 type logs struct {
 	s *Sink
 	l zerolog.Logger
 
 	mu   sync.Mutex
-	last map[string]time.Time // of throttled lines, by kind
+	last map[string]time.Time // of throttled lines, by kind and queue
 }
 
 func newLogs(s *Sink) *logs {
@@ -49,8 +53,19 @@ func (g *logs) due(kind string, distance time.Duration) bool {
 	if last, ok := g.last[kind]; ok && now.Sub(last) < distance {
 		return false
 	}
+	if len(g.last) >= manyKinds { // queues come and go
+		maps.DeleteFunc(g.last, func(_ string, last time.Time) bool { return now.Sub(last) >= everyProbe })
+	}
 	g.last[kind] = now
 	return true
+}
+
+// name is the name of a queue, "" of the sink as a whole.
+func name(q *queue) string {
+	if q == nil {
+		return ""
+	}
+	return q.name
 }
 
 // at begins a line of a queue.
@@ -71,16 +86,18 @@ func (g *logs) hear(q *queue, event any) {
 		g.l.Info().Msg("every queue drained; the sink has stopped")
 	case notReleased:
 		g.l.Warn().Err(e.err).Int("leases", e.left).Msg("leases not given back; they run out by themselves")
-	case owned:
+	case claimed:
 		at(g.l.Info(), q).Msg("this node owns the queue")
 	case heldElsewhere:
 		if g.due("held "+q.name, everyProbe) {
 			at(g.l.Info(), q).Str("owner", e.holder).Msg("another node owns this queue; it is left alone")
 		}
 	case restored:
-		at(g.l.Info(), q).Uint64("committed_k", e.at.K).Bool("redo", e.at.Redo != nil).Msg("queue restored")
+		// There are no checkpoints and no position of each partition to restore: the fields are kept for who reads them.
+		at(g.l.Info(), q).Uint64("committed_k", e.at.K).Bool("redo", e.at.Redo != nil).Str("checkpoint_k", "none").Int("positions", 0).
+			Msg("queue restored")
 	case waiting:
-		if g.due(e.step, everyFault) {
+		if g.due(e.step+" "+name(q), everyFault) {
 			at(g.l.Warn(), q).Str("step", e.step).Err(e.err).Msg("not done; it is tried again")
 		}
 	case fenced:
@@ -94,7 +111,8 @@ func (g *logs) hear(q *queue, event any) {
 	case crashed:
 		at(g.l.Error(), q).Str(keyWhy, e.err.Error()).Bytes("stack", e.stack).Msg("queue stopped")
 	case draining:
-		at(g.l.Info(), q).Int64("buffered", e.buffered).Bool("closing", e.closing).Msg("shutting down: stopping the reads")
+		at(g.l.Info(), q).Int64("buffered", e.buffered).Bool("aged", e.aged).Bool("closing", e.closing).Str("state", e.state).
+			Msg("shutting down: stopping the reads")
 	case drained:
 		at(g.l.Info(), q).Msg("queue drained")
 	default:

@@ -78,7 +78,7 @@ func (m *metrics) hear(q *queue, event any) {
 		p := e.c.Pointer
 		m.windows.WithLabelValues(q.name).Inc()
 		m.records.WithLabelValues(q.name).Add(float64(p.Records))
-		m.bytes.WithLabelValues(q.name, e.c.Job.Intent.Format).Add(float64(p.Bytes))
+		m.bytes.WithLabelValues(q.name, e.c.Intent.Format).Add(float64(p.Bytes))
 		if lost := lostRecords(e.c.Lost); lost > 0 {
 			m.lost.WithLabelValues(q.name).Add(float64(lost))
 		}
@@ -95,7 +95,7 @@ type queueGauges struct {
 
 var _ prometheus.Collector = (*queueGauges)(nil)
 
-// Describe implements prometheus.Collector. Two families have no samples: this sink reads no partitions one by one and needs no checkpoint.
+// Describe implements prometheus.Collector. One family has no samples: this sink needs no checkpoint.
 func (g *queueGauges) Describe(ch chan<- *prometheus.Desc) {
 	ch <- g.lag
 	ch <- g.partitions
@@ -107,11 +107,16 @@ func (g *queueGauges) Collect(ch chan<- prometheus.Metric) {
 	for _, q := range g.s.all() {
 		q.mu.Lock()
 		lag, known := q.lag()
+		partitions := q.partitions
 		q.mu.Unlock()
 		q.status.mu.Lock()
 		watched := q.status.watched
 		q.status.mu.Unlock()
-		if known && watched {
+		if !watched {
+			continue
+		}
+		ch <- prometheus.MustNewConstMetric(g.partitions, prometheus.GaugeValue, float64(partitions), q.name)
+		if known {
 			ch <- prometheus.MustNewConstMetric(g.lag, prometheus.GaugeValue, lag.Seconds(), q.name)
 		}
 	}

@@ -28,28 +28,40 @@ import (
 //	  | retry      -> wait, adopt again, next pass: an open intent is redone
 //	  | lease lost -> wait a time to live, look again
 //	  | failed     -> wait 60 s, look again
+//
+// Locks. What stands above mu never changes, or guards itself. What stands below is read and written with mu held, by live and by those who
+// come from outside: discovery (wake), the refresh (lostLease), the list of queues (compare, forget), a drain, people (status, metrics). Under
+// mu nobody waits for the store, the bucket or a goroutine. The locks of feeds, the cutter, the sink and the listeners are taken inside of it,
+// never around it: discovery calls wake without one. An adopted value is made by prepare and handed to run by live.
 type queue struct {
 	s      *Sink
 	name   string
 	keys   commit.Keys
 	lease  *commit.Lease
-	status status // what people see; has its own lock
+	client *upload.Client // permitted by the lease
+	status status         // what people see
 
-	mu        sync.Mutex
-	info      stages.QueueInfo
-	ledger    *commit.Ledger
-	feed      *source.Feed
-	at        commit.Position // where the next pass goes on; valid while adopted
-	ready     bool            // lease held and rows read: at is what the rows say
-	busy      bool            // live runs
-	woken     bool            // something lies below the ceiling
-	gone      bool            // the queue does not exist any more
-	forgotten bool            // the row is no more
-	timer     *time.Timer     // of a queue that waits without a goroutine
-	pass      *pass           // the one that runs
-	had       bool            // owned when it was looked at last
-	looks     int             // claims tried by this process
-	faults    int             // data faults in a row
+	mu         sync.Mutex
+	activity   activity
+	woken      bool        // there is something to do, or somebody has to look whether there is
+	adopted    *adopted    // what was adopted last; nil before the first time
+	pass       *pass       // the one that runs
+	timer      *time.Timer // of sleeping
+	owned      bool        // this process held the lease when it looked last
+	looked     bool        // a claim of this process had an answer
+	partitions int         // as counted last
+	failures   int         // failed attempts since the goroutine started, a window was committed or a pass ended by itself
+	faults     int         // data faults since a window was committed or a pass ended by itself
+	leftIn     uint64      // window whose change of bucket was told
+}
+
+// adopted is what a pass goes on from. Position and stale change, under the queue's lock.
+type adopted struct {
+	info   stages.QueueInfo
+	ledger *commit.Ledger
+	feed   *source.Feed
+	at     commit.Position // where the next pass goes on
+	stale  bool            // the rows may say something else by now, or speak of another queue: adopt again
 }
 
 // pass is one run of the pipeline.
@@ -72,13 +84,13 @@ func (p *pass) drain(force bool) {
 
 // run is one pass: the queue's records from its position up to the ceiling, window after window, until nothing is open and nothing new is
 // known. A nil error says exactly that.
-func (q *queue) run(ctx context.Context) error {
-	if err := q.checkFresh(ctx); err != nil {
+func (q *queue) run(ctx context.Context, a *adopted) error {
+	if err := q.checkFresh(ctx, a); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	p, err := q.enter(cancel)
+	p, err := q.enter(a, cancel)
 	if err != nil {
 		return err
 	}
@@ -87,11 +99,12 @@ func (q *queue) run(ctx context.Context) error {
 
 	slot := &slot{q: q}
 	defer slot.Give()
-	options := q.commitOptions(slot)
-	headers := source.Headers{Log: q.s.o.Log, Queue: q.info.ID, From: q.from(p), Guard: q.s.cfg.SafeGuard,
-		Next: q.feed.Next(), Drain: p.stop, Idle: q.idle(p)}
-	up := upload.NewStage(q.s.uploadOptions())
+	options := q.commitOptions(a.ledger, slot)
+	headers := source.Headers{Log: q.s.o.Log, Queue: a.info.ID, From: p.from(), Guard: q.s.cfg.SafeGuard,
+		Next: a.feed.Next(), Drain: p.stop, Idle: p.idle(a.feed)}
+	up := upload.NewStage(q.s.uploadOptions(q.client))
 	defer up.Close(ctx)
+	finish := commit.NewFinish(options)
 
 	r := stages.NewRun(ctx)
 	stages.Source(r, "headers", headers.Generate).
@@ -99,28 +112,25 @@ func (q *queue) run(ctx context.Context) error {
 		Via(stages.Via(r, "begin", noting(commit.NewBegin(options), q.cut), 0)).
 		Via(stages.Via(r, "encode", noting(encode.New(encode.Lookup, q.read, q.s.cfg.FetchConcurrency), q.uploading), 0)).
 		Via(stages.Via(r, "upload", up, 1)).
-		Via(stages.Via(r, "finish", noting(commit.NewFinish(options), q.committing), 0)).
-		To(stages.Sink(r, "committed", q.committed))
+		To(stages.Sink(r, "finish", q.committing(finish)))
 	return r.Wait()
 }
 
 // live is the queue's goroutine: it ends when there is nothing to do, or nothing to do before a timer.
 func (q *queue) live(ctx context.Context) {
-	for failures := 0; ; {
-		err := q.prepare(ctx)
+	for {
+		a, err := q.prepare(ctx)
 		if err == nil && q.rest() {
 			return
 		}
 		if err == nil {
-			err = q.run(ctx)
+			err = q.run(ctx, a)
 		}
 		if err == nil {
-			failures = 0
-			q.settle()
+			q.settle(a)
 			continue
 		}
-		v := q.judge(ctx, err, failures)
-		failures++
+		v := q.judge(ctx, err)
 		if v.rest {
 			q.sleep(v.wait)
 			return
@@ -132,72 +142,16 @@ func (q *queue) live(ctx context.Context) {
 	}
 }
 
-// wake says that there is something to do. Discovery calls it; it does not block.
-func (q *queue) wake() {
+// enter makes the pass that starts now. It only drains when what was adopted is stale already.
+func (q *queue) enter(a *adopted, cancel context.CancelCauseFunc) (*pass, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.woken = true
-	q.start()
-}
-
-// start starts live unless it runs. The lock is held.
-func (q *queue) start() {
-	if !q.busy && !q.forgotten && q.s.spawn(func(ctx context.Context) { q.live(ctx) }) {
-		q.busy = true
-	}
-}
-
-// rest ends live if nothing is left to do.
-func (q *queue) rest() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.woken && (!q.s.stopping() || q.at.Redo != nil) {
-		q.woken = false
-		return false
-	}
-	q.busy = false
-	if q.s.stopping() {
-		q.s.raise(q, drained{})
-	}
-	return true
-}
-
-// settle takes a pass that ended with nothing left to do.
-func (q *queue) settle() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.faults = 0
-	q.feed.Done(q.at.At)
-}
-
-// never is a wait that only a stop or a restart of the sink ends.
-const never = time.Duration(math.MaxInt64)
-
-// sleep ends live until a timer starts it again.
-func (q *queue) sleep(d time.Duration) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.busy = false
-	if d == never || q.s.stopping() {
-		return
-	}
-	q.timer = time.AfterFunc(d, func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.start()
-	})
-}
-
-// enter makes the pass that starts now.
-func (q *queue) enter(cancel context.CancelCauseFunc) (*pass, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	cutter, err := window.New(q.s.rules(), q.at.At, q.at.K+1, q.at.Redo)
+	cutter, err := window.New(q.s.rules(), a.at.At, a.at.K+1, a.at.Redo)
 	if err != nil {
 		return nil, &commit.Error{Kind: commit.Fatal, Err: err}
 	}
 	q.pass = &pass{cutter: cutter, cancel: cancel, stop: make(chan struct{})}
-	if q.s.stopping() || q.gone {
+	if q.s.stopping() || a.stale {
 		q.pass.drain(false)
 	}
 	return q.pass, nil
@@ -210,8 +164,16 @@ func (q *queue) leave() {
 	q.pass = nil
 }
 
+// settle takes a pass that ended with nothing left to do.
+func (q *queue) settle(a *adopted) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.failures, q.faults = 0, 0
+	a.feed.Done(a.at.At)
+}
+
 // from is where a pass reads from. One that starts while the sink stops only redoes what is open.
-func (q *queue) from(p *pass) stages.Micros {
+func (p *pass) from() stages.Micros {
 	select {
 	case <-p.stop:
 		return math.MaxInt64
@@ -221,18 +183,8 @@ func (q *queue) from(p *pass) stages.Micros {
 }
 
 // idle says that a pass may end: the window stage has taken all below the ceiling and holds nothing, and nothing above it is known.
-func (q *queue) idle(p *pass) func(stages.Micros) bool {
-	feed := q.feed
+func (p *pass) idle(feed *source.Feed) func(stages.Micros) bool {
 	return func(ceiling stages.Micros) bool { return p.cutter.Idle(ceiling) && feed.Quiet(ceiling) }
-}
-
-// committed is the end of the pipeline: a window is real.
-func (q *queue) committed(_ context.Context, c commit.Committed) error {
-	q.mu.Lock()
-	q.at = commit.Position{K: c.Pointer.K, At: c.Pointer.End}
-	q.mu.Unlock()
-	q.s.raise(q, windowCommitted{c})
-	return nil
 }
 
 // read reads bodies of appends from the log.
@@ -244,8 +196,26 @@ func (q *queue) read(ctx context.Context, id stages.QueueID, headers []stages.He
 	return err
 }
 
-func (q *queue) commitOptions(slot *slot) commit.Options {
-	return commit.Options{Ledger: q.ledger, Turns: commit.NewTurns(), Pins: q.s.pins, Latency: requestDeadline, Finisher: finisher{q},
+// committing is the end of the pipeline.
+func (q *queue) committing(finish *commit.Finish) func(context.Context, *stages.Uploaded) error {
+	return func(ctx context.Context, up *stages.Uploaded) error {
+		q.s.raise(q, entered{stateCommit})
+		return finish.Do(ctx, up)
+	}
+}
+
+// committed hears that a window is real. Whatever failed before is over: the next failure is a first one, also in a queue so busy that no pass
+// of it ever ends by itself.
+func (q *queue) committed(c commit.Committed) {
+	q.mu.Lock()
+	q.adopted.at = commit.Position{K: c.Pointer.K, At: c.Pointer.End}
+	q.failures, q.faults = 0, 0
+	q.mu.Unlock()
+	q.s.raise(q, windowCommitted{c})
+}
+
+func (q *queue) commitOptions(ledger *commit.Ledger, slot *slot) commit.Options {
+	return commit.Options{Ledger: ledger, Turns: commit.NewTurns(), Pins: q.s.pins, Latency: requestDeadline, Finisher: finisher{q},
 		Sort: window.Sort, Known: q.s.known, Crash: q.s.crash, Slot: slot}
 }
 
@@ -256,12 +226,21 @@ var _ commit.Finisher = finisher{}
 
 func (f finisher) Finished(ctx context.Context, job *stages.Job) (*stages.Uploaded, bool, error) {
 	s := f.q.s
-	if in := job.Intent; in.Bucket != s.pins.Bucket || in.Endpoint != s.pins.Endpoint {
-		s.raise(f.q, bucketChanged{job.Intent})
+	if in := job.Intent; (in.Bucket != s.pins.Bucket || in.Endpoint != s.pins.Endpoint) && f.q.first(in.K) {
+		s.raise(f.q, bucketChanged{in})
 	}
-	up, ok, err := s.client.Finished(ctx, upload.Identity{Sink: s.cfg.Name, Tenant: s.cfg.Tenant, Queue: f.q.name}, job.Intent)
+	up, ok, err := f.q.client.Finished(ctx, upload.Identity{Sink: s.cfg.Name, Tenant: s.cfg.Tenant, Queue: f.q.name}, job.Intent)
 	if ok {
 		s.raise(f.q, foundFinished{job.Intent.K})
 	}
 	return up, ok, err
+}
+
+// first is true once for a window.
+func (q *queue) first(k uint64) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	was := q.leftIn
+	q.leftIn = k
+	return was != k
 }

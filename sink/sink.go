@@ -125,8 +125,8 @@ func (s *Sink) clientOptions() upload.ClientOptions {
 		Dial: s.o.Dial, Random: s.random, Observe: func(op upload.Op, code int) { s.raise(nil, requested{op, code}) }}
 }
 
-func (s *Sink) uploadOptions() upload.StageOptions {
-	return upload.StageOptions{Client: s.client, Sink: s.cfg.Name, Tenant: s.cfg.Tenant, Threshold: s.slots.part, Hook: s.crash,
+func (s *Sink) uploadOptions(client *upload.Client) upload.StageOptions {
+	return upload.StageOptions{Client: client, Sink: s.cfg.Name, Tenant: s.cfg.Tenant, Threshold: s.slots.part, Hook: s.crash,
 		Describe: func(format, compression string) (ext, contentType string, err error) {
 			f, err := encode.Lookup(format, compression)
 			if err != nil {

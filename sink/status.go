@@ -29,22 +29,21 @@ const (
 
 // status is what people see of a queue.
 type status struct {
-	mu         sync.Mutex
-	state      string
-	heldBy     string
-	watched    bool // run here: counts for health
-	since      time.Time
-	k          uint64
-	end        *stages.Micros // tEnd of the last window
-	through    *stages.Micros // complete up to here: it never goes back
-	redo       bool
-	partitions int // of the last window that was listed
-	windows    int64
-	records    int64
-	bytes      int64
-	lost       int64
-	error      string
-	errorAt    time.Time
+	mu      sync.Mutex
+	state   string
+	heldBy  string
+	watched bool // run here: counts for health
+	since   time.Time
+	k       uint64
+	end     *stages.Micros // tEnd of the last window
+	through *stages.Micros // complete up to here: it never goes back
+	redo    bool
+	windows int64
+	records int64
+	bytes   int64
+	lost    int64
+	error   string
+	errorAt time.Time
 }
 
 // hear takes an event of the queue.
@@ -54,9 +53,12 @@ func (t *status) hear(event any, now time.Time) {
 	switch e := event.(type) {
 	case entered:
 		t.state = e.state
-	case owned:
+	case claimed:
 		t.heldBy, t.watched, t.since = "", true, now
 	case restored:
+		if !t.watched { // the lease was kept while a crashed queue waited
+			t.watched, t.since = true, now
+		}
 		t.state, t.k, t.redo = stateFilling, e.at.K, e.at.Redo != nil
 		t.end = nil
 		if e.at.K > 0 {
@@ -71,8 +73,6 @@ func (t *status) hear(event any, now time.Time) {
 		t.bytes += e.c.Pointer.Bytes
 		t.lost += lostRecords(e.c.Lost)
 		t.raiseThrough(e.c.Pointer.End)
-	case windowListed:
-		t.state, t.partitions = stateUpload, e.partitions
 	case heldElsewhere:
 		t.state, t.heldBy = stateHeld, e.holder
 		t.forget()
@@ -91,6 +91,7 @@ func (t *status) hear(event any, now time.Time) {
 		t.fault(e.err, now)
 	case crashed:
 		t.state = stateCrashed
+		t.forget()
 		t.fault(e.err, now)
 	case waiting:
 		t.fault(e.err, now)
@@ -107,7 +108,14 @@ func moved(m stages.Micros) *stages.Micros { return &m }
 func (t *status) fault(err error, now time.Time) { t.error, t.errorAt = err.Error(), now }
 
 // forget clears what is only known of a queue that runs here.
-func (t *status) forget() { t.watched, t.through, t.redo, t.partitions = false, nil, false, 0 }
+func (t *status) forget() { t.watched, t.through, t.redo = false, nil, false }
+
+// now is the state.
+func (t *status) now() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.state
+}
 
 // leave is the end of a pass.
 func (t *status) leave() {
@@ -140,11 +148,11 @@ func (q *queue) lag() (lag time.Duration, ok bool) {
 	switch {
 	case q.pass != nil:
 		// Between the cut and the pointer the cutter is ahead of what is real.
-		if st := q.pass.cutter.Status(); st.Appends == 0 && st.K == q.at.K+1 && q.at.Redo == nil {
+		if st := q.pass.cutter.Status(); st.Appends == 0 && st.K == q.adopted.at.K+1 && q.adopted.at.Redo == nil {
 			through, known = st.Ceiling, true
 		}
-	case q.ready && q.feed != nil && q.at.Redo == nil:
-		through, known = q.feed.Through()
+	case q.current() != nil && q.adopted.at.Redo == nil:
+		through, known = q.adopted.feed.Through()
 	}
 	q.status.mu.Lock()
 	defer q.status.mu.Unlock()
@@ -214,7 +222,7 @@ func (q *queue) report() (row map[string]any, owned bool) {
 	safe := q.s.o.Log.Safe()
 	q.mu.Lock()
 	lag, lagKnown := q.lag()
-	buffered := q.buffered()
+	buffered, partitions := q.buffered(), q.partitions
 	q.mu.Unlock()
 	t := &q.status
 	t.mu.Lock()
@@ -222,10 +230,10 @@ func (q *queue) report() (row map[string]any, owned bool) {
 	row = map[string]any{
 		"name": q.name, "ownedHere": owned, "heldBy": text(t.heldBy), "state": t.state, "k": t.k, "tEnd": moment(t.end),
 		"completeThrough": moment(t.through), "safeTime": nil, "lagSeconds": nil, "redo": t.redo, "bufferedBytes": buffered,
-		"partitions": t.partitions, "windowsCommitted": t.windows, "records": t.records, "bytes": t.bytes, "recordsLost": t.lost, "lastError": nil,
+		"partitions": 0, "windowsCommitted": t.windows, "records": t.records, "bytes": t.bytes, "recordsLost": t.lost, "lastError": nil,
 	}
 	if t.watched {
-		row["safeTime"] = moment(&safe)
+		row["safeTime"], row["partitions"] = moment(&safe), partitions
 	}
 	if lagKnown {
 		row["lagSeconds"] = lag.Seconds()

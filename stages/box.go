@@ -142,7 +142,7 @@ func (b *box) try() error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return guard(func() error { return b.work(ctx) })
+	return Guard(func() error { return b.work(ctx) })
 }
 
 // send hands v to the edge behind, or fails with the reason why the run stopped.

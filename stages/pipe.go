@@ -164,8 +164,9 @@ func each[I any](ctx context.Context, b *box, fn func(I) error) error {
 	return context.Cause(ctx)
 }
 
-// guard calls fn and turns a panic into an error. A stage that ends its goroutine (runtime.Goexit) is reported by the caller.
-func guard(fn func() error) (err error) {
+// Guard calls fn and turns a panic into a *PanicError, on the goroutine that has the stack: a stage that starts goroutines of its own calls it
+// in each. One that ends its goroutine (runtime.Goexit) is reported by the caller.
+func Guard(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &PanicError{Value: p, Stack: debug.Stack()}

@@ -150,6 +150,12 @@ type Intent struct {
 	Endpoint    string  `json:"endpoint"` // recorded only
 	Writer      string  `json:"writer"`   // as in the manifest
 	Encoder     string  `json:"encoder"`  // library, version and options: the same encoder writes the same bytes
+	// NotBefore is set when an intent is rewritten for another encoder: nothing is sent under it until the safe time is there, so that
+	// what the first encoder's owner still has under way lands first. 0 = never rewritten.
+	NotBefore Micros `json:"notBefore,omitempty"`
+	// Unknown says what of the row this binary does not know, as part of a sentence; "" = nothing. Such a window is left to a node that
+	// does know it.
+	Unknown string `json:"-"`
 }
 
 // Job is one window on its way to the bucket, from the moment its intent is applied here.
@@ -188,8 +194,9 @@ type Uploaded struct {
 
 // QueueInfo is what the sink must know of a queue.
 type QueueInfo struct {
-	ID   QueueID
-	Name string
+	ID         QueueID
+	Name       string
+	Partitions int // how many there were at the moment of asking
 }
 
 // Log is this node's applied state as a reader sees it. It takes no lease and moves no cursor. It is bound to one tenant.

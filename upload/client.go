@@ -27,6 +27,7 @@ type Client struct {
 	o         ClientOptions
 	api       *s3.Client
 	transport *http.Transport
+	permit    func() error // asked before each attempt; nil = none is needed
 }
 
 // ClientOptions describe a bucket and how to talk to it. The zero value of each field below the first block is its default.
@@ -134,6 +135,14 @@ func New(o ClientOptions) (*Client, error) {
 		DisableLogOutputChecksumValidationSkipped: true,
 	})
 	return c, nil
+}
+
+// Permitted returns this client with a permit: before each attempt of a request permit is called, on the goroutine of the request, and its error
+// ends the call and nothing is sent. So a process whose lease may have run out while it stood still sends nothing when it wakes.
+func (c *Client) Permitted(permit func() error) *Client {
+	with := *c
+	with.permit = permit
+	return &with
 }
 
 // Close drops idle connections. Requests in flight are not touched.

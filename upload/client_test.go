@@ -220,6 +220,51 @@ func TestP35OpaqueETags(t *testing.T) {
 	}
 }
 
+// An answer that no store gives for an object that it holds is not a success, whatever its status: something between answered. The number of
+// parts in a tag must be that of the parts sent.
+func TestAnswersThatAreNoSuccess(t *testing.T) {
+	md5 := strings.Repeat("0", 32)
+	for name, rule := range map[string]fakes3.Rule{
+		"no content":          {Op: "put", Status: 204, Times: 1},
+		"a page of a proxy":   {Op: "put", Status: 200, Body: "<html>maintenance</html>", Times: 1},
+		"a page for complete": {Op: "multipart_complete", Status: 200, Body: "<html>maintenance</html>", Times: 1},
+		"another part count": {Op: "multipart_complete", Status: 200, Times: 1,
+			Body: `<CompleteMultipartUploadResult><ETag>&quot;` + md5 + `-9&quot;</ETag></CompleteMultipartUploadResult>`},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBucket(t, fakes3.Options{}, nil)
+			b.s3.Script(rule)
+			data := pattern(33 << 20)
+			threshold := int64(5 << 20)
+			if rule.Op == "put" {
+				threshold = 64 << 20
+			}
+			if _, err := send(t.Context(), newTestStage(b, threshold, nil), testJob(), data); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if got, _ := b.s3.Object(testData); !bytes.Equal(got, data) {
+				t.Errorf("%s: taken for a success, and %d bytes are stored", name, len(got))
+			}
+		})
+	}
+}
+
+// An access key or a bucket that a store does not know is not an absent object: who looks must hear of it.
+func TestAbsentIsTheKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBucket(t, fakes3.Options{}, nil)
+		for _, code := range []string{"UnknownAccessKey", "NoSuchBucket"} {
+			b.s3.Script(fakes3.Rule{Op: "get", Status: 404, Code: code, Times: 1})
+			if _, found, err := b.Get(t.Context(), "k", 10); found || err == nil || !strings.Contains(err.Error(), code) {
+				t.Errorf("404 %s: found %v, %v", code, found, err)
+			}
+		}
+		if _, found, err := b.Get(t.Context(), "k", 10); found || err != nil {
+			t.Errorf("404 NoSuchKey: found %v, %v", found, err)
+		}
+	})
+}
+
 // P36: the probe needs no more than the sink does, and a refused look is told from an absent object.
 func TestP36Probe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -227,14 +272,24 @@ func TestP36Probe(t *testing.T) {
 		if err := b.Probe(t.Context(), "queen"); err != nil {
 			t.Fatalf("404: %v", err)
 		}
+		if r := b.s3.Requests(); len(r) != 2 || r[0].Op != "head" || r[0].Key != "queen/" || r[1].Op != "get" {
+			t.Errorf("requests: %s", transcript(r))
+		}
+		for _, code := range []string{"NoSuchBucket", "UnknownAccessKey"} { // a HEAD cannot tell them from a missing key
+			b.s3.Script(fakes3.Rule{Op: "get", Status: 404, Code: code, Times: 1})
+			if err := b.Probe(t.Context(), "queen"); err == nil || !strings.Contains(err.Error(), code) {
+				t.Errorf("404 %s: %v", code, err)
+			}
+		}
+		b.s3.Script(fakes3.Rule{Op: "get", Status: 403, Code: "AccessDenied", Times: 1}) // no leave to list, and none is needed
+		if err := b.Probe(t.Context(), "queen"); err != nil {
+			t.Errorf("403 where the key is absent: %v", err)
+		}
 		b.s3.Script(fakes3.Rule{Status: 403})
 		err := b.Probe(t.Context(), "queen")
 		var e *Error
 		if !errors.As(err, &e) || e.Status != 403 || !strings.Contains(err.Error(), "s3:GetObject") {
 			t.Fatalf("403: %v", err)
-		}
-		if r := b.s3.Requests(); len(r) != 2 || r[0].Op != "head" || r[0].Key != "queen/" {
-			t.Errorf("requests: %s", transcript(r))
 		}
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -79,8 +81,8 @@ func (c *Client) complete(ctx context.Context, key, id string, etags []string, s
 			Bucket: aws.String(c.o.Bucket), Key: aws.String(key), UploadId: aws.String(id),
 			MultipartUpload: &types.CompletedMultipartUpload{Parts: parts},
 		})
-		if err == nil && aws.ToString(out.ETag) == "" {
-			return &shortAnswer{http.StatusOK, errNoETag}
+		if err == nil {
+			err = checkCompleted(aws.ToString(out.ETag), len(parts))
 		}
 		return err
 	})
@@ -96,6 +98,20 @@ func (c *Client) complete(ctx context.Context, key, id string, etags []string, s
 		e.Retryable = true // a new upload of the same bytes settles it
 		e.Hint = fmt.Sprintf("the upload is gone and the object is not whole: it has %d of %d bytes", got, size)
 		return e
+	}
+	return nil
+}
+
+// checkCompleted looks at the tag of a completed upload. Tags are opaque; but one that is a digest and the number of its parts, as most are,
+// must not name another number: then what was completed is not what was sent.
+func checkCompleted(etag string, parts int) error {
+	if etag == "" {
+		return &shortAnswer{http.StatusOK, errNoETag}
+	}
+	digest, count, _ := strings.Cut(strings.Trim(etag, `"`), "-")
+	_, notHex := hex.DecodeString(digest)
+	if n, err := strconv.Atoi(count); len(digest) == 32 && notHex == nil && err == nil && n != parts {
+		return &shortAnswer{http.StatusOK, fmt.Errorf("its answer says that the object has %d parts, %d were sent", n, parts)}
 	}
 	return nil
 }

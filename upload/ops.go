@@ -46,7 +46,10 @@ func (c *Client) put(ctx context.Context, key, contentType string, b *body, sha2
 	return c.retry(ctx, OpPut, key, func(ctx context.Context) error {
 		send := *in
 		send.Body = newBody(b.chunks...)
-		_, err := c.api.PutObject(ctx, &send, signedHash(sha256Hex))
+		out, err := c.api.PutObject(ctx, &send, signedHash(sha256Hex))
+		if err == nil && aws.ToString(out.ETag) == "" {
+			return &shortAnswer{http.StatusOK, errNoETag} // no store says so of an object that it has: something between answered
+		}
 		return err
 	})
 }
@@ -76,9 +79,21 @@ func (c *Client) Get(ctx context.Context, key string, limit int64) (data []byte,
 		return nil, false, nil
 	}
 	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("%s %s: longer than %d bytes", OpGet, key, limit)
+		err = fmt.Errorf("%s %s: %w than %d bytes", OpGet, key, errLonger, limit)
 	}
 	return data, err == nil, err
+}
+
+// errLonger says that an object is there and too long for who asked.
+var errLonger = errors.New("longer")
+
+// Present reports whether an object is there. It reads no more than its first byte.
+func (c *Client) Present(ctx context.Context, key string) (bool, error) {
+	_, found, err := c.Get(ctx, key, 0)
+	if errors.Is(err, errLonger) {
+		return true, nil
+	}
+	return found, err
 }
 
 // Open streams an object. Its body can break in the middle, which is an error of the reader's; an object that is not there is
@@ -94,9 +109,11 @@ func (c *Client) Open(ctx context.Context, key string) (io.ReadCloser, error) {
 // IsAbsent reports whether err says that an object does not exist.
 func IsAbsent(err error) bool { return absent(err) }
 
+// absent: the store must say that the key is not there. Some say 404 of a bucket or of an access key that they do not know. The answer to a
+// HEAD has no body, so that its status is all it says.
 func absent(err error) bool {
 	var e *Error
-	return errors.As(err, &e) && e.Status == http.StatusNotFound && e.Code != "NoSuchBucket"
+	return errors.As(err, &e) && e.Status == http.StatusNotFound && (e.Code == "" || e.Code == "NoSuchKey" || e.Code == "NotFound")
 }
 
 // Head returns the size of an object. One that is not there is found=false and no error.
@@ -114,8 +131,9 @@ func (c *Client) Head(ctx context.Context, key string) (size int64, found bool, 
 	return size, err == nil, err
 }
 
-// Probe asks whether the bucket answers: a HEAD of "<prefix>/", for which "not found" is as good as "found" (contract B8). It
-// makes one attempt; whoever probes decides when to ask again.
+// Probe asks whether the bucket answers: a HEAD of "<prefix>/", for which "not found" is as good as "found" (contract B8). Since a HEAD
+// cannot say what was not found, a GET of the same key does: a missing bucket and an unknown access key are faults. Each is one attempt;
+// whoever probes decides when to ask again.
 func (c *Client) Probe(ctx context.Context, prefix string) error {
 	key := prefix + "/"
 	try, cancel := context.WithTimeoutCause(ctx, c.o.AnswerTimeout, errDeadline)
@@ -130,7 +148,18 @@ func (c *Client) Probe(ctx context.Context, prefix string) error {
 	if err := error(c.failure(OpHead, key, err)); !absent(err) {
 		return err
 	}
-	return nil
+	out, err := c.api.GetObject(try, &s3.GetObjectInput{Bucket: aws.String(c.o.Bucket), Key: aws.String(key)})
+	if err == nil {
+		return out.Body.Close()
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s %s: %w", OpGet, key, context.Cause(ctx))
+	}
+	failure := c.failure(OpGet, key, err)
+	if absent(failure) || failure.Status == http.StatusForbidden && failure.Code == "AccessDenied" {
+		return nil // a store hides so what it may not list
+	}
+	return failure
 }
 
 // Listed is one object of a listing.

@@ -17,10 +17,13 @@ const (
 var errDeadline = errors.New("the attempt took too long")
 
 // retry makes attempts until one succeeds, one fails for good, ctx ends, or they are used up. Each has a deadline of its own.
-// It returns nil, ctx's cause with the request named, or the *Error of the last attempt.
+// It returns nil, ctx's cause or the permit's refusal with the request named, or the *Error of the last attempt.
 func (c *Client) retry(ctx context.Context, op Op, key string, attempt func(ctx context.Context) error) error {
 	step := firstStep
 	for n := 1; ; n++ {
+		if err := c.permitted(op); err != nil {
+			return fmt.Errorf("%s %s: %w", op, key, err)
+		}
 		try, cancel := context.WithTimeoutCause(ctx, c.o.RequestTimeout, errDeadline)
 		err := attempt(try)
 		late := context.Cause(try) == errDeadline
@@ -43,6 +46,15 @@ func (c *Client) retry(ctx context.Context, op Op, key string, attempt func(ctx 
 		}
 		step = min(2*step, lastStep)
 	}
+}
+
+// permitted asks for the permit of one attempt. An upload is aborted without one: that names what this client began and nothing else, and the
+// loss of the permit is what makes it due.
+func (c *Client) permitted(op Op) error {
+	if c.permit == nil || op == OpMultipartAbort {
+		return nil
+	}
+	return c.permit()
 }
 
 func (c *Client) jitter(step time.Duration) time.Duration {

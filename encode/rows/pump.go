@@ -114,7 +114,8 @@ func (p *pump) work(ctx context.Context, f Formatter) {
 		if ctx.Err() != nil {
 			continue
 		}
-		if err := p.format(ctx, f, t); err != nil {
+		// A panic below ends this window and not the broker.
+		if err := stages.Guard(func() error { return p.format(ctx, f, t) }); err != nil {
 			p.fail(err)
 			continue
 		}
@@ -122,16 +123,11 @@ func (p *pump) work(ctx context.Context, f Formatter) {
 	}
 }
 
-// format reads and formats one run. A panic below it ends this window and not the broker.
-func (p *pump) format(ctx context.Context, f Formatter, t *run) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("format appends: panic: %v", v)
-		}
-	}()
+// format reads and formats one run.
+func (p *pump) format(ctx context.Context, f Formatter, t *run) error {
 	next := 0
 	name := ""
-	err = p.rows.Read(ctx, t.headers, func(i int, body stages.Body) error {
+	err := p.rows.Read(ctx, t.headers, func(i int, body stages.Body) error {
 		if i != next || i >= len(t.headers) {
 			return fmt.Errorf("read appends: got append %d of %d, expected %d: %w", i, len(t.headers), next, stages.ErrDamaged)
 		}

@@ -48,12 +48,12 @@ var table = []mutation{
 	},
 	{
 		invariant: set, why: "the position is read back from the pointer in milliseconds",
-		file: "broker/window.go", old: "stages.Micros(t.UnixMicro())", new: "stages.Micros(t.UnixMilli() * 1000)",
+		file: "stages/rows.go", old: "p.End, err = ParseISO(iso)", new: "p.End, err = ParseISO(iso); p.End = p.End / 1000 * 1000",
 		pkg: "broker", test: "TestWindowsTile", says: "doubled: append",
 	},
 	{
 		invariant: set, why: "a window can be listed although it is committed: a late owner lists nothing and puts that",
-		file: "broker/window.go", old: "case found && (committed.K == nil || *committed.K+1 != k), !found && k != 1:", new: "case !found && k != 1:",
+		file: "broker/window.go", old: "case pointer.K+1 != k:", new: "case pointer.K > k:",
 		pkg: "broker", test: "TestWindowsTile", says: "a late owner would put them over",
 	},
 	{
@@ -95,7 +95,7 @@ var table = []mutation{
 	},
 	{
 		invariant: bytes, why: "another encoder uploads at once, while a PUT of the first one may still land",
-		file: "commit/begin.go", old: "return b.g.backoff.Wait(ctx, b.o.Latency)", new: "return nil",
+		file: "commit/begin.go", old: "return b.await(ctx, job.Intent.NotBefore)", new: "return nil",
 		pkg: "sink", test: "TestLatePutOfAnotherEncoder", says: "its manifest says sha256",
 	},
 	{
