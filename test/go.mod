@@ -2,7 +2,10 @@ module queen/test
 
 go 1.26.8
 
-require github.com/versity/versitygw v1.8.0
+require (
+	github.com/klauspost/compress v1.20.4
+	github.com/versity/versitygw v1.8.0
+)
 
 require (
 	github.com/Azure/go-ntlmssp v0.1.1 // indirect
@@ -42,7 +45,6 @@ require (
 	github.com/hashicorp/go-rootcerts v1.0.2 // indirect
 	github.com/hashicorp/go-secure-stdlib/strutil v0.1.2 // indirect
 	github.com/hashicorp/vault-client-go v0.4.3 // indirect
-	github.com/klauspost/compress v1.19.2 // indirect
 	github.com/klauspost/cpuid/v2 v2.4.0 // indirect
 	github.com/mattn/go-colorable v0.1.15 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
