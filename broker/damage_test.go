@@ -136,7 +136,7 @@ func kindOf(path string) string {
 	dir, name := filepath.Split(path)
 	top, _, _ := strings.Cut(dir, "/")
 	switch ext := filepath.Ext(name); {
-	case path == "FORMAT", path == "raft/meta", path == "raft/acked":
+	case path == "FORMAT", path == "raft/FORMAT", path == "segments/FORMAT", path == "raft/meta", path == "raft/acked":
 		return path
 	case top == "raft" && ext == ".wal":
 		return "raft/*.wal"

@@ -2,6 +2,6 @@
 // interfaces of package stages. What a command does is in broker/state, how it becomes durable in broker/raftnode, where
 // bodies lie in broker/segment; HTTP is in broker/api. Nothing of the sink is imported here.
 //
-// Read next: node.go (the order of opening and closing), folder.go (the data folder), then log.go, kv.go and queues.go (what
+// Read next: node.go (the order of opening and closing), boot.go (what a start refuses), folder.go (the data folder), then log.go, kv.go and queues.go (what
 // the sink sees).
 package broker

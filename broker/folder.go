@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -42,6 +43,53 @@ func seedOf(disk vfs.FS, dir string, random io.Reader) (seed [16]byte, err error
 		return seed, fmt.Errorf("data folder: %w", err)
 	}
 	return parseFormat(dir, text)
+}
+
+// ownParts are the parts that hold a copy of FORMAT: nothing else in them says whose they are. The state has its seed in a row.
+func ownParts() []string { return []string{raftDir, segmentsDir} }
+
+// sameCluster refuses a folder whose parts are not of the cluster with this seed, or do not say so. It changes nothing.
+func sameCluster(disk vfs.FS, dir string, seed [16]byte) error {
+	for _, part := range ownParts() {
+		text, err := readFile(disk, filepath.Join(dir, part, formatFile))
+		if errors.Is(err, fs.ErrNotExist) {
+			inside, err := contents(disk, filepath.Join(dir, part))
+			if err != nil {
+				return err
+			}
+			if len(inside) > 0 {
+				return fmt.Errorf("data folder %s: %s holds %s but no %s, so it cannot be told whose it is: restore the folder from one copy", dir, part, inside[0], formatFile)
+			}
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("data folder: %w", err)
+		}
+		have, err := parseFormat(filepath.Join(dir, part), text)
+		if err != nil {
+			return err
+		}
+		if have != seed {
+			return twoClusters(dir, part, have, seed)
+		}
+	}
+	return nil
+}
+
+func twoClusters(dir, part string, have, seed [16]byte) error {
+	return fmt.Errorf("data folder %s: %s has the seed %x but %s is of the cluster with the seed %x: its parts come from two clusters, restore the folder from one copy",
+		dir, formatFile, seed, part, have)
+}
+
+// contents lists what a part holds beside its FORMAT. A part that is missing holds nothing.
+func contents(disk vfs.FS, dir string) ([]string, error) {
+	names, err := disk.List(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return name == formatFile || name == formatTemp })
+	slices.Sort(names)
+	return names, nil
 }
 
 // mustBeNew refuses a folder that lost its FORMAT: a second seed would give every id another UUID.
@@ -120,15 +168,28 @@ func makeFolder(disk vfs.FS, dir string) error {
 	return syncDir(disk, filepath.Dir(dir))
 }
 
-// makeParts makes the folders inside it, durably: a raft log that is synced in a folder whose own entry is not could vanish as
-// a whole.
-func makeParts(disk vfs.FS, dir string) error {
+// makeParts makes the folders inside it and the copies of FORMAT in them, durably: a raft log that is synced in a folder whose own
+// entry is not could vanish as a whole.
+func makeParts(disk vfs.FS, dir string, seed [16]byte) error {
 	for _, name := range []string{raftDir, stateDir, segmentsDir} {
 		if err := disk.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
 			return fmt.Errorf("data folder: %w", err)
 		}
 	}
-	return syncDir(disk, dir)
+	if err := syncDir(disk, dir); err != nil {
+		return err
+	}
+	for _, part := range ownParts() {
+		if _, err := disk.Stat(filepath.Join(dir, part, formatFile)); err == nil {
+			continue
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("data folder: %w", err)
+		}
+		if err := writeFormat(disk, filepath.Join(dir, part), seed); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // lock is a flock held on LOCK for as long as the node runs. The kernel drops it with the process, however that ends.

@@ -70,7 +70,7 @@ func TestFormatRefusals(t *testing.T) {
 	if err := makeFolder(disk, "/d"); err != nil {
 		t.Fatal(err)
 	}
-	if err := makeParts(disk, "/d"); err != nil {
+	if err := makeParts(disk, "/d", [16]byte(seedBytes)); err != nil {
 		t.Fatal(err)
 	}
 	write(t, disk, "/d/raft/meta", "x")

@@ -3,13 +3,10 @@ package broker
 import (
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,7 +59,8 @@ func (o Options) Validate() error {
 
 // Broker is one node: the replicated log and the state that it leads to.
 //
-// Opening: lock, FORMAT, segments, state (cuts the segments to what it knows), raft (replays what the state misses), found.
+// Opening: lock, FORMAT; a look at segments, state and raft log, which changes nothing (boot.go); then the state cuts the segments to
+// what it knows, raft replays what the state misses, found.
 // Closing is the reverse: raft, so that nothing is applied any more; state, which flushes; segments; lock.
 //
 // Invariant: whatever the interfaces below show was applied, and nothing is shown before everything that was in the log at
@@ -73,6 +71,7 @@ type Broker struct {
 	lock  *lock
 	segs  *segment.Store
 	state *state.State
+	store raftnode.Store // the raft log, until node has it
 	node  *raftnode.Node
 
 	wake    chan struct{}         // told by the machine when much was applied
@@ -130,31 +129,10 @@ func (b *Broker) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := makeParts(b.disk, dir); err != nil {
+	if err := b.look(seed); err != nil {
 		return err
 	}
-	var generation [4]byte // of references: another one at each boot
-	if _, err := io.ReadFull(b.o.Rand, generation[:]); err != nil {
-		return fmt.Errorf("generation of the segments: %w", err)
-	}
-	b.segs, err = segment.Open(segment.Options{FS: b.disk, Dir: filepath.Join(dir, segmentsDir), SealBytes: b.o.SealBytes,
-		Generation: binary.BigEndian.Uint32(generation[:])})
-	if err != nil {
-		return fmt.Errorf("open segments: %w", err)
-	}
-	b.state, err = openState(state.Options{FS: b.disk, Dir: filepath.Join(dir, stateDir), Segments: b.segs, Fatal: b.fatal})
-	if err != nil {
-		return err
-	}
-	if err := b.sameSeed(seed); err != nil {
-		return err // before raft runs: it would apply another cluster's log
-	}
-	b.node, err = raftnode.Open(ctx, raftnode.Options{
-		Dir: filepath.Join(dir, raftDir), NodeID: strconv.Itoa(b.o.NodeID), Now: b.o.Now, Elapsed: b.o.Elapsed, Log: b.o.Log,
-		OpenStore: b.o.OpenStore, Rand: b.o.Rand, Fatal: b.fatal,
-		CacheBytes: -1, // one node: no follower reads the log back
-	}, machine{State: b.state, wake: b.wake})
-	if err != nil {
+	if err := b.begin(ctx, seed); err != nil {
 		return err
 	}
 	if err := b.found(ctx, seed); err != nil {
@@ -167,19 +145,6 @@ func (b *Broker) open(ctx context.Context) error {
 	return nil
 }
 
-// openState opens the state. Some damage makes pebble panic, and some gives an error of many lines: the boot ends with one line.
-func openState(o state.Options) (s *state.State, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			s, err = nil, fmt.Errorf("open state %s: the folder is damaged, restore it from a copy: %v", o.Dir, p)
-		}
-	}()
-	if s, err = state.Open(o); err != nil && strings.Contains(err.Error(), "\n") {
-		err = errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
-	}
-	return s, err
-}
-
 // found gives the cluster its seed, once.
 func (b *Broker) found(ctx context.Context, seed [16]byte) error {
 	if _, known := b.state.Seed(); !known {
@@ -190,11 +155,10 @@ func (b *Broker) found(ctx context.Context, seed [16]byte) error {
 	return b.sameSeed(seed)
 }
 
-// sameSeed refuses a folder whose parts come from two clusters.
+// sameSeed refuses a state of another cluster.
 func (b *Broker) sameSeed(seed [16]byte) error {
 	if have, known := b.state.Seed(); known && have != seed {
-		return fmt.Errorf("data folder %s: %s has the seed %x but the state was founded with %x: its parts come from two clusters, restore the folder from one copy",
-			b.o.Dir, formatFile, seed, have)
+		return twoClusters(b.o.Dir, stateDir, have, seed)
 	}
 	return nil
 }
@@ -216,6 +180,9 @@ func (b *Broker) Close() error {
 		}
 		if b.node != nil {
 			errs = append(errs, b.node.Close())
+		}
+		if b.store != nil {
+			errs = append(errs, b.store.Close())
 		}
 		if b.state != nil {
 			errs = append(errs, b.state.Close()) // flushes, unless it failed
@@ -250,6 +217,7 @@ func (b *Broker) Node() *raftnode.Node { return b.node }
 // Status is a picture of this node's replication.
 func (b *Broker) Status() raftnode.Status {
 	s := b.node.Status()
+	s.Full = s.Full || b.full.Load()
 	if f := b.failure.Load(); f != nil {
 		s.Ready, s.Failure = false, (*f).Error()
 	}

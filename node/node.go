@@ -63,6 +63,8 @@ type Node struct {
 	sink     *mirror // nil: the sink is off
 	listener net.Listener
 	server   *http.Server
+	incoming *incoming
+	opened   bool
 	stopping chan struct{} // closed by Close: long polls are answered, /health is 503
 	serving  sync.WaitGroup
 	close    sync.Once
@@ -94,6 +96,7 @@ func (n *Node) Open(ctx context.Context) error {
 	if err := n.open(ctx); err != nil {
 		return errors.Join(err, n.Close(ctx))
 	}
+	n.opened = true
 	n.announce()
 	return nil
 }
@@ -108,7 +111,7 @@ func (n *Node) open(ctx context.Context) (err error) {
 		return fmt.Errorf("listen on %s: %w", address, err)
 	}
 	if err := n.broker.Open(ctx); err != nil {
-		return fmt.Errorf("data folder %s: %w", n.o.Config.Dir, err)
+		return err // it names the folder
 	}
 	if n.o.Config.Sink != nil {
 		if n.sink, err = newMirror(n.o, n.broker); err != nil {
@@ -119,7 +122,8 @@ func (n *Node) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	n.server = newServer(handler, logline.Named(n.o.Log, "http"))
+	n.incoming = newIncoming(handler)
+	n.server = newServer(n.incoming, logline.Named(n.o.Log, "http"))
 	n.serving.Go(func() {
 		if err := n.server.Serve(n.listener); !errors.Is(err, http.ErrServerClosed) {
 			n.o.Fatal(fmt.Errorf("serve %s: %w", address, err))
@@ -133,7 +137,7 @@ func (n *Node) handler() (http.Handler, error) {
 	o := api.Options{Broker: n.broker, MaxBody: n.o.Config.MaxBody, Now: n.o.Now, Rand: n.o.Rand, Version: n.o.Version,
 		Log: logline.Named(n.o.Log, "api"), Stop: n.stopping}
 	if n.sink != nil {
-		o.SinkRuns, o.Status, o.Gatherers = true, n.sink.status, []prometheus.Gatherer{n.sink.metrics()}
+		o.Status, o.Gatherers = n.sink.status, []prometheus.Gatherer{n.sink.metrics()}
 	}
 	return api.New(o)
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -177,6 +178,41 @@ func TestHTTP1Only(t *testing.T) {
 	answer, err := io.ReadAll(c)
 	if err != nil || !bytes.HasPrefix(answer, []byte("HTTP/1.1 ")) {
 		t.Errorf("HTTP/2 without TLS is answered %q %v", answer, err)
+	}
+}
+
+// TestHalfSentRequest: a client that stops in the middle of a request does not hold the stop of a node, and is no failure of it.
+func TestHalfSentRequest(t *testing.T) {
+	n, logs := open(t, t.TempDir())
+	for _, half := range []string{"POST /api/v1/push HTTP/1.1\r\nHost: x\r\nContent-Length: 3000\r\n\r\n{", "POST /api/v1/push HTTP/1.1\r\nHo"} {
+		c, err := net.Dial("tcp", n.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, half); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for { // until the handler reads
+		n.incoming.mu.Lock()
+		reading, fresh := len(n.incoming.reading), len(n.incoming.fresh)
+		n.incoming.mu.Unlock()
+		if reading == 1 && fresh == 1 {
+			break
+		}
+		runtime.Gosched()
+	}
+	began := time.Now()
+	if err := n.Close(context.Background()); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	if took := time.Since(began); took < bodyGrace || took > bodyGrace+2*time.Second {
+		t.Errorf("the stop took %s", took)
+	}
+	if text := logs.String(); strings.Count(text, " WARN ") != 1 || !strings.Contains(text, " WARN queen: requests that did not come to their end were cut off requests=2\n") ||
+		!strings.Contains(text, " INFO queen: stopped\n") {
+		t.Errorf("the log says\n%s", text)
 	}
 }
 

@@ -8,8 +8,11 @@ import (
 	"queen/internal/logline"
 )
 
-// listenerGrace is how long answers may take once the node stops; long polls are answered at once.
-const listenerGrace = 30 * time.Second
+// Once the node stops, long polls are answered at once, and others have this long.
+const (
+	bodyGrace     = 2 * time.Second  // for a request to come in: who has sent no more until then is cut off
+	listenerGrace = 30 * time.Second // for an answer to be made and to be read
+)
 
 // Close stops the node in order: nothing is accepted any more, /health is 503 and long polls are answered; the sink drains
 // beside that and releases its leases, for at most QUEEN_S3_SHUTDOWN_GRACE_MS; then the broker flushes and closes. When ctx ends
@@ -19,8 +22,8 @@ func (n *Node) Close(ctx context.Context) error {
 		close(n.stopping)
 		drained := n.sink.drain(ctx)
 		n.err = errors.Join(n.stopServing(ctx), <-drained, n.broker.Close())
-		log := logline.Named(n.o.Log, "queen")
-		if n.err == nil {
+		if n.err == nil && n.opened {
+			log := logline.Named(n.o.Log, "queen")
 			log.Info().Msg("stopped")
 		}
 	})
@@ -36,8 +39,19 @@ func (n *Node) stopServing(ctx context.Context) error {
 	}
 	patience, cancel := context.WithTimeout(ctx, listenerGrace)
 	defer cancel()
+	log := logline.Named(n.o.Log, "queen")
+	late := time.AfterFunc(bodyGrace, func() {
+		if cut := n.incoming.cut(); cut > 0 {
+			log.Warn().Int("requests", cut).Msg("requests that did not come to their end were cut off")
+		}
+	})
+	defer late.Stop()
 	err := n.server.Shutdown(patience)
 	if err != nil {
+		if patience.Err() != nil { // the clients are what is slow, which is no failure of the stop
+			log.Warn().Msg("connections that were still in use were cut off")
+			err = nil
+		}
 		err = errors.Join(err, n.server.Close())
 	}
 	n.serving.Wait()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,7 +38,6 @@ type Options struct {
 	Rand      io.Reader        // message ids
 	Log       zerolog.Logger
 	Version   string                // of the program, shown by /health
-	SinkRuns  bool                  // the KV namespace of the sink is read-only over HTTP
 	Status    func() any            // block `s3` of /status; nil, or a nil answer, leaves it out
 	Gatherers []prometheus.Gatherer // joined in /metrics/prometheus
 	Stop      <-chan struct{}       // closed when the node stops: long polls are answered, /health is 503; nil = never
@@ -61,13 +61,17 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// server answers requests. It holds nothing that a request changes but the counter of message ids.
+// server answers requests. It holds nothing that a request changes but the counter of message ids and the figures of /metrics.
 type server struct {
 	o       Options
 	tenant  [16]byte
 	routes  []compiled
 	ids     *minter
 	metrics http.Handler
+
+	started  time.Time
+	requests atomic.Int64 // that came in
+	messages atomic.Int64 // that were stored
 }
 
 var _ http.Handler = (*server)(nil)
@@ -81,7 +85,8 @@ func New(o Options) (http.Handler, error) {
 	if !ok {
 		return nil, errors.New("api: the default tenant is no UUID")
 	}
-	s := &server{o: o, tenant: tenant, routes: compile(Routes()), ids: &minter{now: o.Now, rand: o.Rand}}
+	s := &server{o: o, tenant: tenant, routes: compile(Routes()), ids: &minter{now: o.Now, rand: o.Rand},
+		started: o.Now()}
 	metrics, err := s.metricsHandler()
 	if err != nil {
 		return nil, err
@@ -92,6 +97,7 @@ func New(o Options) (http.Handler, error) {
 
 // ServeHTTP finds the route and answers; an error of the handler is written in the shape of the route's family.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.requests.Add(1)
 	route, params, allow := find(s.routes, r.Method, rawPath(r.URL))
 	if route == nil {
 		if len(allow) == 0 {

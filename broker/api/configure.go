@@ -36,6 +36,7 @@ func (s *server) configure(w http.ResponseWriter, r *http.Request, _ []string) e
 	if !ok {
 		return fmt.Errorf("configure: the state answered %T", answer)
 	}
+	s.warnIdle(row, cmd.Options)
 	b := member([]byte(`{"configured":true,`), "queueId", s.queueUUID(row))
 	b = member(append(b, `,"partitionId":null,`...), "queue", row.Name)
 	b = member(append(b, ','), "namespace", row.Namespace)
@@ -43,6 +44,23 @@ func (s *server) configure(w http.ResponseWriter, r *http.Request, _ []string) e
 	b = append(b, `,"storage":"segments","options":`...)
 	writeJSON(w, http.StatusOK, append(appendOptions(b, row), '}'))
 	return nil
+}
+
+// warnIdle says in the log which options were set that nothing in this version acts on: who sets them counts on what they
+// promise.
+func (s *server) warnIdle(row *state.QueueRow, set []command.Option) {
+	specs := state.OptionSpecs()
+	for _, o := range set {
+		spec := specs[o.Number-1]
+		if spec.Works || row.Option(o.Number) == spec.Default {
+			continue
+		}
+		text := "stored; has no effect in this version"
+		if o.Number == command.OptEncryptionEnabled {
+			text += ": payloads are stored unencrypted"
+		}
+		s.o.Log.Warn().Str("queue", row.Name).Str("option", spec.Name).Msg(text)
+	}
 }
 
 // queueUUID is the id of a queue as users see it.

@@ -32,6 +32,7 @@ type direct struct {
 	clock    stages.Micros
 	refusal  error // answers the next proposals when set
 	stale    int   // so many pushes are answered as stale
+	hushed   bool  // and nothing is applied with it
 	damage   error // ends a read of bodies after its first frame
 	proposed int
 	report   raftnode.Status
@@ -48,6 +49,12 @@ func (d *direct) Propose(_ context.Context, kind command.Kind, body []byte) (any
 	}
 	if d.stale > 0 && kind == command.KindPush {
 		d.stale--
+		if d.hushed { // as a state would be that answers before it shows anything
+			return &state.PushResult{Stale: true}, nil
+		}
+		if _, err := d.apply(command.KindTick, nil); err != nil { // the entry of a stale push is applied too
+			return nil, err
+		}
 		return &state.PushResult{Stale: true}, nil
 	}
 	return d.apply(kind, body)

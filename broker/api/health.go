@@ -2,12 +2,14 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"queen/broker/raftnode"
 	"queen/internal/jsontext"
 )
 
@@ -39,21 +41,28 @@ func (s *server) health(w http.ResponseWriter, _ *http.Request, _ []string) erro
 	b := member([]byte("{"), "status", word)
 	b = append(b, `,"engine":"raft"`...)
 	b = member(append(b, ','), "version", s.o.Version)
-	b = member(append(b, `,"raft":{`...), "role", st.Role)
+	b = appendRaft(append(b, `,"raft":`...), st)
+	writeJSON(w, status, append(b, '}'))
+	return nil
+}
+
+// appendRaft appends the block of /health and /metrics. Storage is ready when what is pushed can be stored: no error has ended that,
+// and the disk has its reserve left.
+func appendRaft(b []byte, st raftnode.Status) []byte {
+	b = member(append(b, '{'), "role", st.Role)
 	b = appendBool(append(b, `,"leader":`...), st.Role == "leader")
 	b = appendInt(append(b, `,"term":`...), int64(st.Term))
 	b = appendInt(append(b, `,"applied":`...), int64(st.Applied))
 	b = appendInt(append(b, `,"commit":`...), int64(st.Commit))
 	b = appendInt(append(b, `,"lag":`...), int64(st.Commit-min(st.Applied, st.Commit)))
-	b = appendBool(append(b, `,"storageReady":`...), st.Failure == "")
+	b = appendBool(append(b, `,"storageReady":`...), st.Failure == "" && !st.Full)
 	b = append(b, `,"apply":{"failure":`...)
 	if st.Failure == "" {
 		b = append(b, "null"...)
 	} else {
 		b = jsontext.AppendQuoted(b, st.Failure)
 	}
-	writeJSON(w, status, append(b, `,"skipped":[]}}}`...))
-	return nil
+	return append(b, `,"skipped":[]}}`...)
 }
 
 // status is GET /status. The sink's block is its own; it holds no payload.
@@ -92,10 +101,19 @@ func (s *server) metricsHandler() (http.Handler, error) {
 			return nil, fmt.Errorf("metrics: %w", err)
 		}
 	}
-	err := own.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	err := errors.Join(own.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "queen_raft_inflight",
 		Help: "Commands that wait for raft or are in flight.",
-	}, func() float64 { return float64(s.o.Broker.Status().Waiting) }))
+	}, func() float64 { return float64(s.o.Broker.Status().Waiting) })),
+		own.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "queen_raft_storage_full",
+			Help: "1 while pushes are refused because the disk is nearly full.",
+		}, func() float64 {
+			if s.o.Broker.Status().Full {
+				return 1
+			}
+			return 0
+		})))
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}

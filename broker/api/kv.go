@@ -14,8 +14,8 @@ import (
 	"queen/internal/jsontext"
 )
 
-// sinkNamespace is where the sink keeps its leases, intents and pointers. While the sink runs, clients read it but do not write it:
-// a moved pointer would be a hole in the lake.
+// sinkNamespace is where the sink keeps its leases, intents and pointers. Clients read it but do not write it, also while the sink is
+// off: the sink that is started next believes these rows, and a moved pointer would be a hole in the lake.
 const sinkNamespace = "queen-s3"
 
 // kvTimeout is how long a batch may wait for its command to be applied.
@@ -58,7 +58,7 @@ func (s *server) kvBatch(w http.ResponseWriter, r *http.Request, _ []string) err
 // runKV proposes a batch and waits until it is applied. Reads go through the log too: that is what makes them linearizable.
 func (s *server) runKV(ctx context.Context, ops []kv.Op) (*kv.Outcome, error) {
 	for i := range ops {
-		if s.o.SinkRuns && ops[i].NS == sinkNamespace && ops[i].Kind.Writes() {
+		if ops[i].NS == sinkNamespace && ops[i].Kind.Writes() {
 			e := refuse(codeReadOnly, "")
 			e.Reason = "kv_sink_namespace"
 			return nil, e

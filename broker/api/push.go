@@ -40,14 +40,20 @@ func (s *server) push(w http.ResponseWriter, r *http.Request, _ []string) error 
 	if err != nil {
 		return err
 	}
+	s.messages.Add(int64(len(p.items)))
+	for _, a := range result.Appends {
+		s.messages.Add(-int64(len(a.Dups)))
+	}
 	return p.render(out, ids, result)
 }
 
-// propose stores a push. A push that was prepared against settings which no longer hold has stored nothing: it is prepared again.
+// propose stores a push. A push that was prepared against settings which no longer hold has stored nothing: it is prepared again,
+// once something was applied here since it was prepared, which is how it became stale.
 func (s *server) propose(ctx context.Context, p *pushRequest, ids [][16]byte) (*state.PushResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, pushTimeout)
 	defer cancel()
-	for ctx.Err() == nil {
+	for {
+		changed := s.o.Broker.State().Changed()
 		cmd, err := s.pushCommand(p, ids)
 		if err != nil {
 			return nil, err
@@ -59,13 +65,17 @@ func (s *server) propose(ctx context.Context, p *pushRequest, ids [][16]byte) (*
 		result, ok := answer.(*state.PushResult)
 		switch {
 		case ok && result.Stale:
-			continue
+			select {
+			case <-changed:
+				continue
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
 		case !ok || len(result.Appends) != len(p.groups):
 			return nil, fmt.Errorf("push: the state answered %T", answer)
 		}
 		return result, nil
 	}
-	return nil, ctx.Err()
 }
 
 // pushCommand encodes the push. Blocks share one buffer, each in its own exact part of it.

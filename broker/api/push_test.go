@@ -1,9 +1,13 @@
 package api
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -58,6 +62,43 @@ func TestPushStale(t *testing.T) {
 	answer := f.ok(t, http.StatusCreated, "POST", "/api/v1/push", string(pushBody([]byte("1"))))
 	if !strings.Contains(answer, `"offset":0`) || f.proposed != 3 {
 		t.Errorf("%d proposals, %s", f.proposed, answer)
+	}
+}
+
+// Between two tries something has to be applied here: a state that answers "stale" and shows nothing new is not asked again and
+// again, and the wait ends with the request.
+func TestPushStaleWaits(t *testing.T) {
+	f := newFixture(t, nil)
+	f.stale, f.hushed = 1<<30, true
+	ctx, cancel := context.WithCancel(t.Context())
+	answered := make(chan *httptest.ResponseRecorder, 1)
+	go func() {
+		w := httptest.NewRecorder()
+		f.h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "POST", "/api/v1/push", bytes.NewReader(pushBody([]byte("1")))))
+		answered <- w
+	}()
+	tries := func() int { f.mu.Lock(); defer f.mu.Unlock(); return f.proposed }
+	for tries() == 0 {
+		runtime.Gosched()
+	}
+	for range 1000 { // time for many more
+		runtime.Gosched()
+	}
+	if n := tries(); n != 1 {
+		t.Errorf("%d tries while nothing was applied", n)
+	}
+	f.mu.Lock()
+	_, err := f.apply(command.KindTick, nil)
+	f.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for tries() < 2 {
+		runtime.Gosched()
+	}
+	cancel()
+	if w := <-answered; w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), `"code":"timeout"`) {
+		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
 

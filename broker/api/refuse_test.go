@@ -76,6 +76,10 @@ func fetchAndKVRefusals() []refusal {
 		{"POST", "/api/v1/fetch", `{"entries":[` + strings.Repeat(`{"queue":"q"},`, 1024) + `{"queue":"q"}]}`, 400, `{"error":"too many entries: at most 1024 are allowed"}`},
 		{"POST", "/api/v1/kv", `{"operations":[{"op":"get","ns":"n"`, 400, `{"error":"kv_bad_request","reason":"kv_bad_body","detail":"unexpected end at byte 35"}`},
 		{"POST", "/api/v1/kv", "[{\"op\":\"get\",\"ns\":\"n\",\"key\":\"\xff\"}]", 400, `{"error":"kv_bad_request","reason":"kv_bad_body","detail":"invalid UTF-8 at byte 29"}`},
+		{"POST", "/api/v1/kv", `[{"op":"putIfAbsent","ns":"n","key":"x\ud800","value":1,"forever":true}]`, 400, `{"error":"kv_bad_request","reason":"kv_bad_key","detail":"operation 0: key holds half a surrogate pair"}`},
+		{"POST", "/api/v1/kv", `[{"op":"putIfAbsent","ns":"n","key":"\udfff\ud83d\ude00","value":1,"forever":true}]`, 400, `{"error":"kv_bad_request","reason":"kv_bad_key"`},
+		{"POST", "/api/v1/kv", `[{"op":"getMany","ns":"n","keys":["a","\ud83d\u0041"]}]`, 400, `{"error":"kv_bad_request","reason":"kv_bad_body"`},
+		{"POST", "/api/v1/kv", `[{"op":"getPrefix","ns":"n","prefix":"a\ud800"}]`, 400, `{"error":"kv_bad_request","reason":"kv_prefix_required"`},
 		{"POST", "/api/v1/kv", `[{"op":"fly","ns":"n","key":"k"}]`, 400, `{"error":"kv_bad_request","reason":"kv_unknown_op"`},
 		{"POST", "/api/v1/kv", `[{"op":"put","ns":"n","key":"k","value":1}]`, 400, `{"error":"kv_bad_request","reason":"kv_expiry_not_specified"`},
 		{"POST", "/api/v1/kv", `[{"op":"put","ns":"n","key":"k","value":1,"forever":true,"tenant":"t"}]`, 400, `{"error":"kv_bad_request","reason":"kv_tenant_not_an_input"`},
@@ -110,7 +114,7 @@ func configureRefusals() []refusal {
 // TestRefusals: each bad request gets its answer and stores nothing.
 func TestRefusals(t *testing.T) {
 	for _, c := range slices.Concat(pushRefusals(), fetchAndKVRefusals(), configureRefusals()) {
-		f := newFixture(t, func(o *Options) { o.SinkRuns = true })
+		f := newFixture(t, nil)
 		w := f.do(c.method, c.target, []byte(c.body))
 		name := fmt.Sprintf("%s %s %.120s", c.method, c.target, c.body)
 		if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {

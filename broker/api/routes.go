@@ -45,6 +45,7 @@ func Routes() []Route {
 		{"GET", "/api/v1/resources/queues", ReadOnly, engine, (*server).queues},
 		{"GET", "/health", Public, engine, (*server).health},
 		{"GET", "/status", ReadOnly, engine, (*server).status},
+		{"GET", "/metrics", Public, engine, (*server).figures},
 		{"GET", "/metrics/prometheus", Public, engine, (*server).prometheus},
 		{"GET", "/", Public, engine, (*server).root},
 	}

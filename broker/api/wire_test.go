@@ -12,7 +12,7 @@ import (
 // status, the headers that mean something, and the answer.
 func TestWire(t *testing.T) {
 	datadriven.Walk(t, "testdata/wire", func(t *testing.T, path string) {
-		f := newFixture(t, func(o *Options) { o.SinkRuns = true })
+		f := newFixture(t, nil)
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			if d.Cmd != "http" {
 				t.Fatalf("unknown command %s", d.Cmd)

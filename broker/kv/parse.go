@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"strconv"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"queen/stages"
@@ -147,9 +149,43 @@ func (f *fields) read(name, reason, what string, into any) {
 	if f.missing(name) {
 		return
 	}
-	if json.Unmarshal(f.m[name], into) != nil {
+	switch raw := f.m[name]; {
+	case json.Unmarshal(raw, into) != nil:
 		f.fail(refuse(reason, "%s is not %s", name, what))
+	case halfPair(raw): // the decoder makes U+FFFD of each: two names would become one
+		f.fail(refuse(reason, "%s holds half a surrogate pair", name))
 	}
+}
+
+// halfPair says whether JSON text holds an escape for half of a surrogate pair, which has no UTF-8 form.
+func halfPair(raw []byte) bool {
+	for i := 0; i < len(raw); i++ {
+		if raw[i] != '\\' {
+			continue
+		}
+		i++ // what is escaped
+		first := escaped(raw[i-1:])
+		if !utf16.IsSurrogate(first) {
+			continue
+		}
+		if utf16.DecodeRune(first, escaped(raw[i+5:])) == utf8.RuneError {
+			return true
+		}
+		i += 10
+	}
+	return false
+}
+
+// escaped returns the code unit of the escape \\uXXXX at the front of valid JSON text, -1 when there is none.
+func escaped(raw []byte) rune {
+	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
+		return -1
+	}
+	n, err := strconv.ParseUint(string(raw[2:6]), 16, 16)
+	if err != nil {
+		return -1
+	}
+	return rune(n)
 }
 
 func (f *fields) missing(name string) bool {

@@ -151,3 +151,23 @@ func FuzzParseBatch(f *testing.F) {
 		}
 	})
 }
+
+// A key that holds half a surrogate pair has no UTF-8 form; decoded as U+FFFD it would be the same key as another one.
+func TestHalfPair(t *testing.T) {
+	for text, want := range map[string]bool{
+		`"a"`: false, `"\u0041"`: false, `"\ud83d\ude00"`: false, `"\\ud800"`: false, `"\\\ud800"`: true, `"\ud83d\ude00\ud83d"`: true,
+		`"\ude00\ud83d"`: true, `"\ud83dx\ude00"`: true, `"\ud83d\ud83d\ude00"`: true, `"\uFFFD"`: false, `"\n\udbff"`: true,
+	} {
+		for _, op := range []string{`"op":"get","key":` + text, `"op":"getMany","keys":["a",` + text + `]`, `"op":"getPrefix","prefix":` + text,
+			`"op":"getPrefix","prefix":"a","after":` + text} {
+			_, err := kv.ParseBatch([]byte(`[{"ns":"n",` + op + `}]`))
+			if refused := err != nil && strings.Contains(err.Error(), "half a surrogate pair"); refused != want || (err != nil) != want {
+				t.Errorf("%s: %v", op, err)
+			}
+		}
+	}
+	ops, err := kv.ParseBatch([]byte(`[{"op":"put","ns":"n","key":"\ud83d\ude00","value":"\ud800","forever":true}]`))
+	if err != nil || ops[0].Key != "😀" || string(ops[0].Value) != `"\ud800"` {
+		t.Errorf("%+v %v", ops, err)
+	}
+}

@@ -21,7 +21,8 @@
 //   - After an error of the Machine, or of the disk below the log, nothing is applied or answered well any more (Options.Fatal).
 //
 //   - A log is opened whole or not at all: an end that was acknowledged and is gone, an entry that does not fit its checksum,
-//     a damaged meta file or mark are one line that names the file or the entry, and nothing is changed on the disk.
+//     a damaged meta file or mark are one line that names the file or the entry, and nothing is changed on the disk. Entries
+//     that the state has applied and made durable are not read at a start.
 //
 // Read next: node.go (open, lead, close), proposer.go (group commit), clock.go (the time a command carries); then what makes raft-wal
 // tell damage from a torn end: store.go, mark.go, checksum.go, tail.go, metafile.go.

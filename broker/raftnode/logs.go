@@ -16,6 +16,8 @@ const defaultCacheBytes = 64 << 20
 // entryOverhead is what a cached entry costs beside its data, bytes.
 const entryOverhead = 160
 
+var errLogBroken = errors.New("the raft log has failed before")
+
 // logs is the raft.LogStore that raft sees: the store on disk, behind a cache of the newest entries that is bounded in bytes
 // (raft.LogCache counts entries, and an entry may have 48 MiB), a guard that tells a full disk from a broken one, and a
 // checksum with each entry, so that a damaged one is an error that names its index (contract R7).
@@ -26,7 +28,8 @@ type logs struct {
 	limit int64       // bytes; below 1 nothing is kept
 	fatal func(error) // called when a write failed in a way after which the disk cannot be trusted
 
-	full atomic.Bool // the newest write found the disk full
+	full   atomic.Bool // the newest write found the disk full
+	broken atomic.Bool // a write failed, and it is unknown what the disk holds: nothing is written any more
 
 	mu    sync.Mutex
 	run   []*raft.Log
@@ -85,6 +88,9 @@ func (l *logs) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{
 // StoreLogs makes entries durable with one fsync. A full disk is ErrDiskFull and can be tried again; after any other error
 // it is unknown what the disk holds, so the node ends (design section 4).
 func (l *logs) StoreLogs(entries []*raft.Log) error {
+	if l.broken.Load() { // raft itself would go on, as the leader of another term
+		return errLogBroken
+	}
 	stored := make([]*raft.Log, len(entries))
 	for i, e := range entries {
 		stored[i] = summed(e)
@@ -96,6 +102,7 @@ func (l *logs) StoreLogs(entries []*raft.Log) error {
 			return fmt.Errorf("%w: %w", ErrDiskFull, err)
 		}
 		err = fmt.Errorf("write the raft log: %w", err)
+		l.broken.Store(true)
 		l.fatal(err)
 		return err
 	}
@@ -106,6 +113,9 @@ func (l *logs) StoreLogs(entries []*raft.Log) error {
 
 // DeleteRange removes a prefix or a suffix of the log.
 func (l *logs) DeleteRange(from, to uint64) error {
+	if l.broken.Load() {
+		return errLogBroken
+	}
 	l.forget()
 	return l.store.DeleteRange(from, to)
 }

@@ -132,7 +132,7 @@ func Open(ctx context.Context, o Options, m Machine) (*Node, error) {
 
 // start checks that the log continues the state, and runs raft.
 func (n *Node) start(applied uint64) error {
-	if err := n.checkLog(applied); err != nil {
+	if _, err := bounds(n.o.Dir, n.store, applied); err != nil {
 		return err
 	}
 	id := raft.ServerID(n.o.NodeID)
@@ -142,8 +142,11 @@ func (n *Node) start(applied uint64) error {
 	if err := n.begin(alone); err != nil {
 		return fmt.Errorf("begin a cluster in %s: %w", n.o.Dir, err)
 	}
-	var err error
-	if n.raft, err = n.run(config, transport); err != nil {
+	state, err := standingAt(n.logs, applied)
+	if err == nil {
+		n.raft, err = n.run(config, transport, state)
+	}
+	if err != nil {
 		return fmt.Errorf("start raft in %s: %w", n.o.Dir, err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -155,34 +158,58 @@ func (n *Node) start(applied uint64) error {
 	return nil
 }
 
-// checkLog refuses a log that does not continue the state: raft would silently skip what is between them.
-func (n *Node) checkLog(applied uint64) error {
-	first, err := n.store.FirstIndex()
-	if err != nil {
-		return fmt.Errorf("read the raft log in %s: %w", n.o.Dir, err)
+// Check says whether a log may be what follows a state that has applied this index, and returns the index of its last entry: the log
+// goes on where the state stands, and every entry from there on can be read. It changes nothing. Whoever is about to remove
+// what the state does not know asks first: only the log has it then. A nil store is a log that does not exist; dir is for the error.
+func Check(dir string, s Store, applied uint64) (last uint64, err error) {
+	if s == nil {
+		return 0, ends(dir, 0, applied)
 	}
-	last, err := n.store.LastIndex()
+	if last, err = bounds(dir, s, applied); err != nil {
+		return 0, err
+	}
+	l := &logs{store: s}
+	for index := applied + 1; index <= last; index++ {
+		var e raft.Log
+		if err := l.GetLog(index, &e); err != nil {
+			return 0, fmt.Errorf("the raft log in %s is damaged, restore the folder from a copy: %w", dir, err)
+		}
+	}
+	return last, nil
+}
+
+// bounds refuses a log that does not continue the state: raft would silently skip what is between them.
+func bounds(dir string, s Store, applied uint64) (last uint64, err error) {
+	first, err := s.FirstIndex()
 	if err != nil {
-		return fmt.Errorf("read the raft log in %s: %w", n.o.Dir, err)
+		return 0, fmt.Errorf("read the raft log in %s: %w", dir, err)
+	}
+	if last, err = s.LastIndex(); err != nil {
+		return 0, fmt.Errorf("read the raft log in %s: %w", dir, err)
 	}
 	if first > applied+1 {
-		return fmt.Errorf("the raft log in %s begins at entry %d but the state ends at entry %d: what lies between is missing, restore the folder from a copy", n.o.Dir, first, applied)
+		return 0, fmt.Errorf("the raft log in %s begins at entry %d but the state ends at entry %d: what lies between is missing, restore the folder from a copy", dir, first, applied)
 	}
+	return last, ends(dir, last, applied)
+}
+
+// ends refuses a log that ends before the state.
+func ends(dir string, last, applied uint64) error {
 	if last < applied {
-		return fmt.Errorf("the raft log in %s ends at entry %d but the state has applied entry %d: the end of the log is lost, restore the folder from a copy", n.o.Dir, last, applied)
+		return fmt.Errorf("the raft log in %s ends at entry %d but the state has applied entry %d: the end of the log is lost, restore the folder from a copy", dir, last, applied)
 	}
 	return nil
 }
 
-// run starts raft. It reads the whole log first, and panics on an entry that it cannot read: that is an error here, so that the
-// boot ends with one line.
-func (n *Node) run(config *raft.Config, transport raft.Transport) (r *raft.Raft, err error) {
+// run starts raft. It reads all entries first that the state does not have, and panics on one that it cannot read: that is an
+// error here, so that the boot ends with one line.
+func (n *Node) run(config *raft.Config, transport raft.Transport, state standing) (r *raft.Raft, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			r, err = nil, fmt.Errorf("the raft log is damaged, restore the folder from a copy: %v", p)
 		}
 	}()
-	return raft.NewRaft(config, n.machine, n.logs, n.store, noSnapshots{}, transport)
+	return raft.NewRaft(config, n.machine, n.logs, n.store, state, transport)
 }
 
 // currentTerm is raft's name for the term in its stable store.

@@ -43,14 +43,15 @@ type applier interface {
 //
 //	propose: put the command into the queue, wait for its answer
 //	pack:    wait for a command and for room in flight; take all that wait, up to 256 KiB or one larger command;
-//	         give them a time; hand the entry to raft
+//	         give them a time and encode them; hand the entry to raft
 //	answer:  entries come back in log order; give each command its result
 //
 // Because raft's channel holds all entries in flight, whatever was packed while one fsync ran goes into the next one: the
 // number of fsyncs does not grow with the number of callers.
 //
 // Invariants: a command leaves the queue once, either packed or withdrawn; a withdrawn one was never seen by raft. Every
-// command that was packed gets exactly one answer.
+// command that was packed gets exactly one answer. A body is read under mu only, until the command is packed: who waits
+// may give up at any moment, and its body is its own again then.
 type proposer struct {
 	log   applier
 	time  func() stages.Micros // the time that the next entry carries
@@ -207,13 +208,13 @@ func (p *proposer) send(ctx context.Context) bool {
 	if p.room.Acquire(ctx, entryShare) != nil {
 		return false
 	}
-	group, size := p.take()
+	group, entry := p.take()
 	if len(group) == 0 { // withdrawn meanwhile
 		p.room.Release(entryShare)
 		return true
 	}
 	weight := int64(entryShare)
-	if extra := int64(size) - weight; extra > 0 {
+	if extra := int64(len(entry)) - weight; extra > 0 {
 		// Only this goroutine acquires, so waiting here with a share in hand cannot deadlock. The group is packed already:
 		// a close must not lose it, so the wait does not end with ctx. Room comes with the answers of what is in flight.
 		if err := p.room.Acquire(context.WithoutCancel(ctx), extra); err != nil {
@@ -221,12 +222,12 @@ func (p *proposer) send(ctx context.Context) bool {
 		}
 		weight += extra
 	}
-	p.flight <- flight{group: group, future: p.log.Apply(p.entry(group, size), 0), weight: weight}
+	p.flight <- flight{group: group, future: p.log.Apply(entry, 0), weight: weight}
 	return true
 }
 
-// take removes from the queue what goes into the next entry, and returns its size in bytes.
-func (p *proposer) take() ([]*proposal, int) {
+// take removes from the queue what goes into the next entry, and encodes it.
+func (p *proposer) take() ([]*proposal, []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n, size := 0, 1
@@ -236,7 +237,6 @@ func (p *proposer) take() ([]*proposal, int) {
 			break
 		}
 		size += more
-		p.queue[n].packed = true
 		n++
 	}
 	group := p.queue[:n:n]
@@ -244,16 +244,19 @@ func (p *proposer) take() ([]*proposal, int) {
 	if len(p.queue) == 0 {
 		p.queue = nil
 	}
-	return group, size
+	if n == 0 {
+		return nil, nil
+	}
+	return group, p.entry(group, size)
 }
 
-// entry encodes a group. All its commands carry one time; applying them spreads it.
+// entry encodes a group. All its commands carry one time; applying them spreads it. It needs mu.
 func (p *proposer) entry(group []*proposal, size int) []byte {
 	at := p.time()
 	entry := command.AppendEntry(make([]byte, 0, size))
 	for _, c := range group {
 		entry = command.AppendCommand(entry, command.Command{Kind: c.kind, Time: at, Request: c.request, Body: c.body})
-		c.body = nil
+		c.packed, c.body = true, nil
 	}
 	return entry
 }

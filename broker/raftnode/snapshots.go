@@ -2,6 +2,7 @@ package raftnode
 
 import (
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/hashicorp/raft"
@@ -9,21 +10,50 @@ import (
 
 var errNoSnapshots = errors.New("snapshots are not taken yet: the raft log is kept whole")
 
-// noSnapshots is a store that has no snapshot and refuses to make one. It must refuse, not discard: raft would take a
-// discarded snapshot for a good one and cut the log below it.
-type noSnapshots struct{}
+// standing is a snapshot store that takes none and makes none, and has at most one to show: the state as it stands on this
+// node's disk. raft never opens it (NoSnapshotRestoreOnStart): it only takes from it that entries up to that index are applied, and
+// neither reads nor replays them. It must refuse to make one, not discard it: raft would take a discarded snapshot for a
+// good one and cut the log below it.
+type standing struct{ at *raft.SnapshotMeta } // nil: the state is empty
 
-var _ raft.SnapshotStore = noSnapshots{}
+var _ raft.SnapshotStore = standing{}
+
+// standingAt describes a state that has applied the entry with this index. The members of the cluster are those of entry 1: no
+// entry changes them yet.
+func standingAt(l *logs, applied uint64) (standing, error) {
+	if applied == 0 {
+		return standing{}, nil
+	}
+	var first, last raft.Log
+	if err := l.GetLog(1, &first); err != nil {
+		return standing{}, err
+	}
+	if first.Type != raft.LogConfiguration {
+		return standing{}, fmt.Errorf("raft log entry 1 does not name the members of the cluster: %w", errEntryDamaged)
+	}
+	if err := l.GetLog(applied, &last); err != nil {
+		return standing{}, err
+	}
+	return standing{&raft.SnapshotMeta{
+		Version: raft.SnapshotVersionMax, ID: "state", Index: applied, Term: last.Term,
+		Configuration: raft.DecodeConfiguration(first.Data), ConfigurationIndex: 1,
+	}}, nil
+}
 
 // Create refuses.
-func (noSnapshots) Create(raft.SnapshotVersion, uint64, uint64, raft.Configuration, uint64, raft.Transport) (raft.SnapshotSink, error) {
+func (standing) Create(raft.SnapshotVersion, uint64, uint64, raft.Configuration, uint64, raft.Transport) (raft.SnapshotSink, error) {
 	return nil, errNoSnapshots
 }
 
-// List returns nothing.
-func (noSnapshots) List() ([]*raft.SnapshotMeta, error) { return nil, nil }
+// List returns the state, when it holds anything.
+func (s standing) List() ([]*raft.SnapshotMeta, error) {
+	if s.at == nil {
+		return nil, nil
+	}
+	return []*raft.SnapshotMeta{s.at}, nil
+}
 
 // Open refuses.
-func (noSnapshots) Open(string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+func (standing) Open(string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	return nil, nil, errNoSnapshots
 }

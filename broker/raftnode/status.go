@@ -14,6 +14,7 @@ type Status struct {
 	Commit   uint64
 	Applied  uint64 // by the machine, not by raft's count (which moves before the machine has applied)
 	Waiting  int64  // commands queued or in flight
+	Full     bool   // the disk is full, or nearly: pushes are refused
 	Failure  string // the fatal error, if there was one
 }
 
@@ -32,6 +33,7 @@ func (n *Node) Status() Status {
 		Commit:   n.raft.CommitIndex(),
 		Applied:  n.machine.to.Applied(),
 		Waiting:  n.prop.busy.Load(),
+		Full:     n.logs.full.Load(),
 	}
 	if n.dead() {
 		s.Failure = n.cause.Error()

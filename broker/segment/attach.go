@@ -11,12 +11,12 @@ import (
 	"queen/stages"
 )
 
-// attachment is the work of one Attach: first everything below the tail is verified and nothing is removed, then what lies
-// behind the tail goes. Each step leaves a folder that the next Attach to the same tail brings to the same end:
+// attachment is one queue at boot. Attach verifies everything below the tail and changes nothing on the disk; Settle does the
+// rest, once the caller knows that the log holds what is about to go. Each step of it leaves a folder that the next boot with
+// the same tail brings to the same end:
 //
 //	temporary files go             nobody reads them
-//	sealed segments: index or scan a rebuilt index is written to a temporary name, synced, renamed
-//	last segment: scan up to tail
+//	missing indexes are rebuilt    each is written to a temporary name, synced, renamed
 //	indexes behind the tail go, folder synced    before the cut, so that no index outlives the frames it names
 //	higher segments go, last is cut, folder synced
 type attachment struct {
@@ -25,12 +25,21 @@ type attachment struct {
 	to       Tail
 	segments map[uint32]int64 // number -> length of the .seg file
 	indexes  map[uint32]bool
+	temps    []string // names of temporary files
+	lost     []lost   // indexes that have to be written again
 	behind   []string // names that go
 }
 
-// Attach takes over the files of a queue at boot: `to` is what the state stores. Files may hold more, which is removed from
+// lost is a sealed segment without a usable index.
+type lost struct {
+	seg uint32
+	end int64 // of its frames
+}
+
+// Attach takes over the files of a queue at boot: `to` is what the state stores. Files may hold more, which Settle removes from
 // the disk for good, but not less (ErrShort). Damage below the tail in anything that is scanned, and a tail that is not the
-// end of a frame, wraps stages.ErrDamaged and names file and place; then nothing was removed. Call it before the first Append.
+// end of a frame, wraps stages.ErrDamaged and names file and place. Nothing on the disk is changed. Between Attach and Settle
+// the queue's last stamp can be read, and nothing else.
 func (s *Store) Attach(queue stages.QueueID, to Tail) error {
 	s.mu.Lock()
 	known, err := s.queues[queue], s.usable()
@@ -48,17 +57,60 @@ func (s *Store) Attach(queue stages.QueueID, to Tail) error {
 	if err := a.verify(); err != nil {
 		return fmt.Errorf("attach queue %d: %w", queue, err)
 	}
-	if err := a.cut(); err != nil {
-		return fmt.Errorf("attach queue %d: %w", queue, err)
-	}
 	a.q.tail = to
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queues[queue] = a.q
+	s.unsettled = append(s.unsettled, a)
 	return nil
 }
 
-// list reads the folder, removes temporary files, and notes what lies behind the tail.
+// Last returns the stamp of the last frame of an attached queue, stages.Beginning when it has none.
+func (s *Store) Last(queue stages.QueueID) stages.Micros {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q := s.queues[queue]; q != nil {
+		return q.last
+	}
+	return stages.Beginning
+}
+
+// Settle brings the disk to what was attached: for each such queue everything behind its tail goes, and indexes that were
+// missing are written; the folders of all other queues go too, since they were made by entries that the state will apply
+// again. Call it once, after the last Attach and before the first Append.
+func (s *Store) Settle() error {
+	if err := s.o.FS.MkdirAll(s.o.Dir, 0o755); err != nil {
+		return fmt.Errorf("make %s: %w", s.o.Dir, err)
+	}
+	for _, a := range s.unsettled {
+		if err := a.settle(); err != nil {
+			return fmt.Errorf("settle queue %d: %w", a.q.id, err)
+		}
+	}
+	s.unsettled = nil
+	return s.forget()
+}
+
+func (a *attachment) settle() error {
+	if !a.q.made {
+		return nil
+	}
+	a.s.markDir(a.s.o.Dir)
+	for _, name := range a.temps {
+		if err := a.s.o.FS.Remove(a.path(name)); err != nil {
+			return fmt.Errorf("remove %s: %w", name, err)
+		}
+		a.s.markDir(a.q.dir)
+	}
+	for _, l := range a.lost {
+		if err := a.rebuild(l); err != nil {
+			return err
+		}
+	}
+	return a.cut()
+}
+
+// list reads the folder, and notes what lies behind the tail.
 func (a *attachment) list() error {
 	fsys, dir := a.s.o.FS, a.q.dir
 	names, err := fsys.List(dir)
@@ -69,7 +121,6 @@ func (a *attachment) list() error {
 		return fmt.Errorf("list %s: %w", dir, err)
 	}
 	a.q.made = true
-	a.s.markDir(a.s.o.Dir)
 	slices.Sort(names)
 	for _, name := range names {
 		seg, ext, ok := parseName(name)
@@ -86,10 +137,7 @@ func (a *attachment) list() error {
 		case ext == segmentExt || ext == indexExt:
 			a.behind = append(a.behind, name)
 		case ext == segmentExt+tempExt || ext == indexExt+tempExt:
-			if err := fsys.Remove(fsys.PathJoin(dir, name)); err != nil {
-				return fmt.Errorf("remove %s: %w", name, err)
-			}
-			a.s.markDir(dir)
+			a.temps = append(a.temps, name)
 		}
 	}
 	return nil
@@ -135,9 +183,12 @@ func (a *attachment) openSealed(seg uint32, size int64) error {
 		return &ShortError{File: a.path(segmentName(seg)), Wanted: x.size, Found: size}
 	}
 	if x == nil || x.size != end || end != size {
-		if x, err = a.rebuild(seg, end); err != nil {
+		entries, err := a.scan(seg, end)
+		if err != nil {
 			return err
 		}
+		x = newSealed(seg, a.index(seg, entries))
+		a.lost = append(a.lost, lost{seg, end})
 	} else if err := a.checkHeader(seg); err != nil {
 		return err
 	}
@@ -189,21 +240,28 @@ func (a *attachment) checkHeader(seg uint32) error {
 	return nil
 }
 
-// rebuild makes the index of a sealed segment again.
-func (a *attachment) rebuild(seg uint32, end int64) (*sealed, error) {
-	entries, err := scan(a.s.o.FS, a.path(segmentName(seg)), end, a.q.id, seg)
+func (a *attachment) scan(seg uint32, end int64) ([]byte, error) {
+	return scan(a.s.o.FS, a.path(segmentName(seg)), end, a.q.id, seg)
+}
+
+func (a *attachment) index(seg uint32, entries []byte) []byte {
+	return encodeIndex(a.q.id, seg, entries, sortedPositions(entries))
+}
+
+// rebuild writes the index of a sealed segment again. The segment is scanned once more: all indexes of a log that lost
+// them would take too much memory from Attach to here.
+func (a *attachment) rebuild(l lost) error {
+	entries, err := a.scan(l.seg, l.end)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	index := encodeIndex(a.q.id, seg, entries, sortedPositions(entries))
-	x := newSealed(seg, index)
-	return x, a.s.writeFile(a.q, indexName(seg), index)
+	return a.s.writeFile(a.q, indexName(l.seg), a.index(l.seg, entries))
 }
 
 // openLast takes the open segment up to the tail.
 func (a *attachment) openLast(seg uint32) error {
 	path := a.path(segmentName(seg))
-	entries, err := scan(a.s.o.FS, path, a.to.Len, a.q.id, seg)
+	entries, err := a.scan(seg, a.to.Len)
 	if err != nil {
 		var short *ShortError
 		if errors.As(err, &short) { // the file is long enough: the tail is not the end of a frame
@@ -222,11 +280,8 @@ func (a *attachment) openLast(seg uint32) error {
 	return nil
 }
 
-// cut removes what lies behind the tail and makes that, and what verify wrote, durable.
+// cut removes what lies behind the tail and makes that, and the rebuilt indexes, durable.
 func (a *attachment) cut() error {
-	if !a.q.made {
-		return nil
-	}
 	slices.SortFunc(a.behind, func(x, y string) int { return compareNames(y, x) }) // indexes first, highest number first
 	for i, name := range a.behind {
 		if i > 0 && isIndex(a.behind[i-1]) && !isIndex(name) {
@@ -263,20 +318,35 @@ func compareNames(a, b string) int {
 	return slices.Compare([]byte(a), []byte(b))
 }
 
-// Forget removes at boot the folders of queues that the state does not know: they were made by entries that it will apply again.
-func (s *Store) Forget(known func(stages.QueueID) bool) error {
+// Queues returns the ids of the queues that have a folder on the disk, attached or not, in rising order.
+func (s *Store) Queues() ([]stages.QueueID, error) {
 	names, err := s.o.FS.List(s.o.Dir)
-	if err != nil {
-		return fmt.Errorf("list %s: %w", s.o.Dir, err)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list %s: %w", s.o.Dir, err)
 	}
 	slices.Sort(names)
+	var ids []stages.QueueID
 	for _, name := range names {
-		b, err := strconv.ParseUint(name, 16, 64)
-		if err != nil || name != s.o.FS.PathBase(s.queueDir(stages.QueueID(b))) || known(stages.QueueID(b)) {
+		id, err := strconv.ParseUint(name, 16, 64)
+		if err == nil && name == s.o.FS.PathBase(s.queueDir(stages.QueueID(id))) {
+			ids = append(ids, stages.QueueID(id))
+		}
+	}
+	return ids, nil
+}
+
+// forget removes the folders of queues that are not attached.
+func (s *Store) forget() error {
+	ids, err := s.Queues()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if s.queues[id] != nil {
 			continue
 		}
-		if err := s.o.FS.RemoveAll(s.o.FS.PathJoin(s.o.Dir, name)); err != nil {
-			return fmt.Errorf("remove the folder of queue %d: %w", b, err)
+		if err := s.o.FS.RemoveAll(s.queueDir(id)); err != nil {
+			return fmt.Errorf("remove the folder of queue %d: %w", id, err)
 		}
 	}
 	return s.syncDir(s.o.Dir)

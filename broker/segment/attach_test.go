@@ -66,13 +66,13 @@ func TestTornTail(t *testing.T) {
 			t.Fatal(err)
 		}
 		putFile(t, fsys, dir1+"00000001.seg", whole[:n])
-		err := s.Attach(1, full)
+		err := s.attach(1, full)
 		var short *ShortError
 		if !errors.As(err, &short) || !errors.Is(err, ErrShort) || short.Wanted != full.Len || short.Found != n ||
 			!strings.Contains(short.File, "00000001.seg") {
 			t.Fatalf("cut at %d: %v", n, err)
 		}
-		if err := s.Attach(1, tail); err != nil {
+		if err := s.attach(1, tail); err != nil {
 			t.Fatalf("cut at %d: %v", n, err)
 		}
 		if got := readFile(t, fsys, dir1+"00000001.seg"); int64(len(got)) != tail.Len {
@@ -143,7 +143,7 @@ func checkAttach(t *testing.T, fsys vfs.FS, dir string, tail Tail, want, all []F
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Attach(1, tail); err != nil {
+	if err := s.attach(1, tail); err != nil {
 		t.Fatalf("%v: %v", tail, err)
 	}
 	mustRead(t, s, 1, want)
@@ -163,7 +163,7 @@ func checkAttach(t *testing.T, fsys vfs.FS, dir string, tail Tail, want, all []F
 	}
 	mustRead(t, s, 1, all)
 	mustSync(t, s)
-	if err := s.Attach(1, tail); err == nil {
+	if err := s.attach(1, tail); err == nil {
 		t.Error("attached twice")
 	}
 	if err := s.Close(); err != nil {
@@ -181,7 +181,7 @@ func TestAttachNamesWhatIsMissing(t *testing.T) {
 	if tail.Seg < 3 {
 		t.Fatal(tail)
 	}
-	attach := func() error { return open(t, fsys, 600).Attach(1, tail) }
+	attach := func() error { return open(t, fsys, 600).attach(1, tail) }
 	whole := readFile(t, fsys, dir1+"00000001.seg")
 	putFile(t, fsys, dir1+"00000001.seg", whole[:len(whole)-1])
 	var short *ShortError
@@ -209,13 +209,13 @@ func TestAttachNamesWhatIsMissing(t *testing.T) {
 	if err := attach(); err != nil {
 		t.Errorf("all is there again, the index is rebuilt: %v", err)
 	}
-	if err := open(t, fsys, 600).Attach(7, Tail{Seg: 1, Len: 200}); !errors.Is(err, ErrShort) {
+	if err := open(t, fsys, 600).attach(7, Tail{Seg: 1, Len: 200}); !errors.Is(err, ErrShort) {
 		t.Errorf("no folder: %v", err)
 	}
 	if tail.Len < 600 {
 		bad := tail
 		bad.Len--
-		err := open(t, fsys, 600).Attach(1, bad)
+		err := open(t, fsys, 600).attach(1, bad)
 		if !errors.Is(err, stages.ErrDamaged) {
 			t.Errorf("a tail inside a frame: %v", err)
 		}
@@ -242,8 +242,55 @@ func TestStaleIndexIsRebuilt(t *testing.T) {
 	}
 	putFile(t, a, dir1+"00000001.idx", readFile(t, b, dir1+"00000001.idx"))
 	s := open(t, a, 600)
-	if err := s.Attach(1, sa.View(1).Tail()); err != nil {
+	if err := s.attach(1, sa.View(1).Tail()); err != nil {
 		t.Fatal(err)
 	}
 	mustRead(t, s, 1, want)
+}
+
+// Attach alone changes nothing: whether the log holds what lies behind the tails is asked between Attach and Settle. What goes
+// then is the temporary file, the lost index comes back, the file behind the tail is cut, and the queue nobody knows is gone.
+func TestAttachChangesNothing(t *testing.T) {
+	fsys := vfs.NewMem()
+	s, m := open(t, fsys, 600), newMaker(1, 3)
+	var want []Frame
+	var tail Tail
+	for tail.Seg < 3 || tail.Len >= 600 {
+		fs := m.call(40)
+		tail = mustAppend(t, s, 1, fs)
+		want = append(want, fs...)
+	}
+	mustAppend(t, s, 1, m.call(40))
+	mustAppend(t, s, 7, m.call(40))
+	if err := fsys.Remove(dir1 + "00000002.idx"); err != nil {
+		t.Fatal(err)
+	}
+	putFile(t, fsys, dir1+"00000001.idx.tmp", []byte("rest"))
+	before := fsys.String()
+	s = open(t, fsys, 600)
+	if err := s.Attach(1, tail); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Last(1); got != want[len(want)-1].TS {
+		t.Errorf("last stamp %d", got)
+	}
+	if after := fsys.String(); after != before {
+		t.Errorf("Attach changed the disk from\n%s\nto\n%s", before, after)
+	}
+	if err := s.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	mustRead(t, s, 1, want)
+	names, err := fsys.List(dir1)
+	slices.Sort(names)
+	var wanted []string
+	for seg := uint32(1); seg < tail.Seg; seg++ {
+		wanted = append(wanted, indexName(seg), segmentName(seg))
+	}
+	if wanted = append(wanted, segmentName(tail.Seg)); err != nil || !slices.Equal(names, wanted) {
+		t.Errorf("left %v %v", names, err)
+	}
+	if ids, err := s.Queues(); err != nil || len(ids) != 1 {
+		t.Errorf("queues %v %v", ids, err)
+	}
 }

@@ -117,7 +117,7 @@ func BenchmarkAttach(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := again.Attach(1, tail); err != nil {
+		if err := again.attach(1, tail); err != nil {
 			b.Fatal(err)
 		}
 		if err := again.Close(); err != nil {

@@ -129,7 +129,7 @@ func recoverAt(t *testing.T, disk vfs.FS, seal int64, st state, all []Frame) err
 	if err != nil {
 		return err
 	}
-	if err := s.Attach(1, st.tail); err != nil {
+	if err := s.attach(1, st.tail); err != nil {
 		return err
 	}
 	if err := readAll(s.View(1), 1, all[:st.frames]); err != nil {
@@ -162,7 +162,7 @@ func TestCrashInAttach(t *testing.T) {
 		var again []*vfs.MemFS
 		watch := &moments{do: func(errorfs.Op) { again = append(again, clones(cr.disk, rng)...) }}
 		s := open(t, errorfs.Wrap(cr.disk, watch), seal)
-		if err := s.Attach(1, st.tail); err != nil {
+		if err := s.attach(1, st.tail); err != nil {
 			t.Fatalf("crash before %s: %v", cr.at, err)
 		}
 		watch.do = nil
@@ -186,7 +186,7 @@ func otherHistory(t *testing.T, disk *vfs.MemFS, seal int64, st state, all []Fra
 	if err != nil {
 		return err
 	}
-	if err := s.Attach(1, st.tail); err != nil {
+	if err := s.attach(1, st.tail); err != nil {
 		return err
 	}
 	want := slices.Clone(all[:st.frames])
@@ -213,7 +213,7 @@ func otherHistory(t *testing.T, disk *vfs.MemFS, seal int64, st state, all []Fra
 	if s, err = Open(Options{FS: after, Dir: "data/segments", SealBytes: seal}); err != nil {
 		return err
 	}
-	if err := s.Attach(1, tail); err != nil {
+	if err := s.attach(1, tail); err != nil {
 		return err
 	}
 	return readAll(s.View(1), 1, want)

@@ -82,7 +82,7 @@ func readFlipped(t *testing.T, fsys *vfs.MemFS, name string, whole, bad []byte, 
 	idx := readFile(t, fsys, dir1+"00000001.idx")
 	putFile(t, fsys, dir1+name, first)
 	s := open(t, fsys, 8_000)
-	err := s.Attach(1, tail)
+	err := s.attach(1, tail)
 	if late {
 		putFile(t, fsys, dir1+name, bad)
 	}

@@ -79,6 +79,14 @@ func open(t testing.TB, fsys vfs.FS, seal int64) *Store {
 	return s
 }
 
+// attach is a whole boot of one queue.
+func (s *Store) attach(q stages.QueueID, to Tail) error {
+	if err := s.Attach(q, to); err != nil {
+		return err
+	}
+	return s.Settle()
+}
+
 func mustAppend(t testing.TB, s *Store, q stages.QueueID, fs []Frame) Tail {
 	t.Helper()
 	refs, tail, err := s.Append(q, fs)

@@ -131,7 +131,7 @@ func TestSyncBesideAppend(t *testing.T) {
 			continue
 		}
 		after := open(t, c.disk, 3000)
-		if err := after.Attach(1, c.tail); err != nil {
+		if err := after.attach(1, c.tail); err != nil {
 			t.Fatalf("%v: %v", c.tail, err)
 		}
 		mustRead(t, after, 1, appended[:c.frames])

@@ -14,7 +14,7 @@ import (
 // Options says where a store lives.
 type Options struct {
 	FS         vfs.FS
-	Dir        string // holds one folder per queue; made when missing
+	Dir        string // holds one folder per queue; Settle makes it when it is missing
 	SealBytes  int64  // length from which on a segment is sealed; 0 = DefaultSealBytes. It may differ from boot to boot
 	Generation uint32 // goes into every Ref; new at each boot, restore and rewrite
 }
@@ -59,7 +59,7 @@ func damaged(file string, off int64, why error) error {
 
 // Store is the segment logs of all queues of one node.
 //
-// One goroutine, the state machine, calls Attach, Forget and Append; Sync, View, Bodies and everything on a View may run
+// One goroutine, the state machine, calls Attach, Settle and Append; Sync, View, Bodies and everything on a View may run
 // beside it from any goroutine. mu guards what those share: the map of queues, and of each log the fields that View copies.
 // The writer reads these fields without mu, since only it changes them.
 //
@@ -72,6 +72,8 @@ type Store struct {
 	buffers buffers
 
 	syncing sync.Mutex // one Sync at a time: a second one must not return before the first one's files are durable
+
+	unsettled []*attachment // at boot: attached, and the disk is still as it was
 
 	mu        sync.Mutex
 	queues    map[stages.QueueID]*queueLog
@@ -98,7 +100,7 @@ type queueLog struct {
 	file    *appendFile // of the open segment; nil until it is appended to
 }
 
-// Open makes the folder when it is missing. It reads no queue: Forget and Attach do.
+// Open changes nothing on the disk and reads nothing: Attach reads a queue, and Settle makes the disk ready for appends.
 func Open(o Options) (*Store, error) {
 	if o.FS == nil || o.Dir == "" {
 		return nil, errors.New("segment store: file system or folder is not set")
@@ -108,9 +110,6 @@ func Open(o Options) (*Store, error) {
 	}
 	if o.SealBytes == 0 {
 		o.SealBytes = DefaultSealBytes
-	}
-	if err := o.FS.MkdirAll(o.Dir, 0o755); err != nil {
-		return nil, fmt.Errorf("make %s: %w", o.Dir, err)
 	}
 	s := &Store{
 		o:       o,

@@ -34,7 +34,7 @@ func TestRoundTripSealReopen(t *testing.T) {
 			}
 			mustSync(t, s)
 			again := open(t, fsys, seal)
-			if err := again.Attach(3, tail); err != nil {
+			if err := again.attach(3, tail); err != nil {
 				t.Fatal(err)
 			}
 			mustRead(t, again, 3, want)
@@ -318,12 +318,16 @@ func TestForget(t *testing.T) {
 	fsys := vfs.NewMem()
 	s, m := open(t, fsys, 0), newMaker(1, 3)
 	mustAppend(t, s, 1, m.call(5))
-	mustAppend(t, s, 2, m.call(5))
+	kept := []Frame{m.frame(5)}
+	tail := mustAppend(t, s, 2, kept)
 	if err := fsys.MkdirAll("data/segments/not ours", 0o755); err != nil {
 		t.Fatal(err)
 	}
 	s = open(t, fsys, 0)
-	if err := s.Forget(func(q stages.QueueID) bool { return q == 2 }); err != nil {
+	if ids, err := s.Queues(); err != nil || !slices.Equal(ids, []stages.QueueID{1, 2}) {
+		t.Fatal(ids, err)
+	}
+	if err := s.attach(2, tail); err != nil {
 		t.Fatal(err)
 	}
 	names, err := fsys.List("data/segments")
@@ -332,7 +336,8 @@ func TestForget(t *testing.T) {
 		t.Error(names, err)
 	}
 	mustAppend(t, s, 1, m.call(5)) // the queue is made again
-	if _, _, err := s.Append(2, m.call(5)); err == nil {
+	mustRead(t, s, 2, kept)
+	if _, _, err := open(t, fsys, 0).Append(2, m.call(5)); err == nil {
 		t.Error("appended to a file that was not attached")
 	}
 }

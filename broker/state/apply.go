@@ -34,6 +34,9 @@ func (s *State) Apply(index uint64, entry []byte) ([]any, error) {
 	steps, err := decode(entry)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.failed == nil && s.broken() {
+		s.fail(s.cause)
+	}
 	if s.failed != nil {
 		return nil, s.failed
 	}

@@ -22,4 +22,4 @@ func (s *State) Dump() (string, error) {
 }
 
 // FlushRows flushes pebble alone, as it does by itself when its memory is full.
-func (s *State) FlushRows() error { return s.db.Flush() }
+func (s *State) FlushRows() error { return s.flushRows() }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"queen/broker/segment"
 	"queen/stages"
@@ -19,6 +20,10 @@ import (
 // pebble calls FlushBegin when it has fixed what goes into a flush and has written none of it, also for flushes that it
 // starts by itself. Frames are written before the rows that name them are committed, so the sync there covers every row of
 // the flush. It holds back commits while it runs; the first sync of Flush, outside all locks, is what keeps it short.
+//
+// FlushBegin can't refuse a flush, and a sync that failed ends the process but not at once. So from that moment pebble gets no
+// new file (gate): a flush has to write its rows into one. It waits there until the process ends, or until Close, which
+// then loses what was not flushed before: raft replays it.
 
 // Flush makes everything durable that is applied when it is called. What is applied meanwhile may be durable or not; a crash
 // leaves the state at some applied index at or above the one it had here. It may run beside Apply.
@@ -42,13 +47,21 @@ func (s *State) flush() error {
 	if err := s.writeHeads(heads); err != nil {
 		return s.stop(fmt.Errorf("write heads: %w", err))
 	}
-	if err := s.db.Flush(); err != nil {
+	return s.flushRows()
+}
+
+// flushRows flushes pebble.
+func (s *State) flushRows() error {
+	flushed, err := s.db.AsyncFlush()
+	if err != nil {
 		return s.stop(fmt.Errorf("flush state: %w", err))
 	}
-	if err := s.unsynced.Load(); err != nil {
-		return s.stop(*err)
+	select {
+	case <-flushed:
+		return nil
+	case <-s.unsynced:
+		return s.stop(s.cause)
 	}
-	return nil
 }
 
 // queueHeads are heads of a queue that count every frame below a place.
@@ -99,27 +112,56 @@ func (s *State) writeHeads(taken []queueHeads) error {
 	return rows.Commit(pebble.NoSync)
 }
 
-// syncBeforeFlush is pebble's FlushBegin. It can't refuse the flush, so a sync that fails has to end the process.
+// syncBeforeFlush is pebble's FlushBegin.
 func (s *State) syncBeforeFlush(pebble.FlushInfo) {
-	if err := s.segments.Sync(); err != nil {
-		err = fmt.Errorf("sync segments before a flush of the state: %w", err)
-		s.unsynced.CompareAndSwap(nil, &err)
-		s.opts.Fatal(err)
+	err := s.segments.Sync()
+	if err == nil {
+		return
+	}
+	s.unsync1.Do(func() {
+		s.cause = fmt.Errorf("state: sync segments before a flush of the state: %w", err)
+		close(s.unsynced)
+	})
+	s.fatal(s.cause)
+}
+
+// gate is the disk as pebble sees it: it makes no file any more once the segments could not be synced.
+type gate struct {
+	vfs.FS
+	unsynced, closing <-chan struct{}
+}
+
+var _ vfs.FS = gate{}
+
+// Create makes a file, or fails when the state closes. pebble holds no lock when it makes the file of a flush.
+func (g gate) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	select {
+	case <-g.unsynced:
+		<-g.closing
+		return nil, errors.New("the segments could not be synced")
+	default:
+		return g.FS.Create(name, category)
 	}
 }
+
+// Unwrap returns the disk itself.
+func (g gate) Unwrap() vfs.FS { return g.FS }
 
 // stop ends the state and the process.
 func (s *State) stop(err error) error {
 	s.mu.Lock()
 	err = s.fail(err)
 	s.mu.Unlock()
-	s.opts.Fatal(err)
+	s.fatal(err)
 	return err
 }
 
 // Close flushes and closes the state; calling it again does nothing. Nobody applies or reads meanwhile or afterwards. The
 // segment store stays open.
 func (s *State) Close() error {
+	if s.broken() {
+		s.unblock1.Do(func() { close(s.closing) }) // first: pebble may wait there with a flush that an Apply waits for
+	}
 	s.flushMu.Lock()
 	defer s.flushMu.Unlock()
 	if s.closed {
@@ -130,11 +172,15 @@ func (s *State) Close() error {
 	failed := s.failed
 	s.mu.RUnlock()
 	var err error
-	if failed == nil {
+	if s.begun && failed == nil && !s.broken() {
 		err = s.flush()
 	}
+	s.unblock1.Do(func() { close(s.closing) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail(errors.New("closed"))
-	return errors.Join(err, s.db.Close())
+	if s.db != nil {
+		err = errors.Join(err, s.db.Close())
+	}
+	return err
 }

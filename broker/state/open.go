@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -11,6 +12,7 @@ import (
 
 	"queen/broker/command"
 	"queen/broker/dedup"
+	"queen/broker/segment"
 	"queen/stages"
 )
 
@@ -24,9 +26,22 @@ const (
 	loadFilters   = 2 << 20  // ids that are read at boot to have them again; more would take seconds
 )
 
-// Open opens or makes the state in a folder, cuts the segments back to what it knows, and brings the heads up to date with the
-// frames that were appended after they were last written. Apply goes on at the entry after Applied.
+// Open is Load and Begin.
 func Open(o Options) (*State, error) {
+	s, err := Load(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Begin(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Load reads the state in a folder and verifies that the segments hold what it names. It changes nothing on the disk: Begin
+// removes for good what the state does not know, so the caller looks first whether the raft log has it (Applied, Seed). A
+// folder without a state is an empty state.
+func Load(o Options) (*State, error) {
 	if o.Dir == "" || o.Segments == nil || o.Fatal == nil {
 		return nil, errors.New("open state: Dir, Segments and Fatal have to be set")
 	}
@@ -38,26 +53,72 @@ func Open(o Options) (*State, error) {
 		meta:    meta{nextQueue: 1, nextPartition: 1, nextVersion: 1},
 		filters: dedup.Memory{Left: idFilterBytes},
 		tenants: make(map[[16]byte]*tenant), queues: make(map[stages.QueueID]*queue),
+		unsynced: make(chan struct{}), closing: make(chan struct{}),
 	}
-	var err error
-	if s.db, err = pebble.Open(o.Dir, s.pebbleOptions()); err != nil {
-		return nil, fmt.Errorf("open state %s: %w", o.Dir, damage(err))
+	if err := s.open(true); err != nil {
+		return nil, err
 	}
-	if err := s.load(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open state %s: %w", o.Dir, err), s.db.Close())
+	if s.db != nil {
+		if err := s.load(); err != nil {
+			return nil, errors.Join(fmt.Errorf("open state %s: %w", o.Dir, err), s.db.Close())
+		}
 	}
 	s.now.Store(int64(s.meta.now))
 	s.applied.Store(s.meta.applied)
 	return s, nil
 }
 
+// Begin cuts the segments back to what the state knows, makes the state ready for Apply, which goes on at the entry after
+// Applied, and brings the heads up to date with the frames that were appended after they were last written.
+func (s *State) Begin() error {
+	if s.db != nil {
+		err := s.db.Close()
+		s.db = nil
+		if err != nil {
+			return fmt.Errorf("open state %s: %w", s.opts.Dir, err)
+		}
+	}
+	if err := s.segments.Settle(); err != nil {
+		return err
+	}
+	if err := s.open(false); err != nil {
+		return err
+	}
+	s.begun = true
+	if err := s.loadLogs(); err != nil {
+		return fmt.Errorf("open state %s: %w", s.opts.Dir, err)
+	}
+	return nil
+}
+
+// open opens pebble. When it is only read, a folder without a database leaves db nil.
+func (s *State) open(readOnly bool) error {
+	o := s.pebbleOptions()
+	if o.ReadOnly = readOnly; readOnly {
+		switch found, err := pebble.Peek(s.opts.Dir, o.FS); {
+		case errors.Is(err, fs.ErrNotExist): // no folder
+			return nil
+		case err != nil:
+			return fmt.Errorf("open state %s: %w", s.opts.Dir, damage(err))
+		case !found.Exists:
+			return nil
+		}
+	}
+	var err error
+	if s.db, err = pebble.Open(s.opts.Dir, o); err != nil {
+		s.db = nil
+		return fmt.Errorf("open state %s: %w", s.opts.Dir, damage(err))
+	}
+	return nil
+}
+
 func (s *State) pebbleOptions() *pebble.Options {
 	o := &pebble.Options{
-		FS: s.opts.FS, DisableWAL: true, FormatMajorVersion: pebble.FormatNewest,
-		CacheSize: cacheBytes, MemTableSize: memTableBytes, Logger: quiet{s.opts.Fatal},
+		FS: gate{s.opts.FS, s.unsynced, s.closing}, DisableWAL: true, FormatMajorVersion: pebble.FormatNewest,
+		CacheSize: cacheBytes, MemTableSize: memTableBytes, Logger: quiet{s.fatal},
 		EventListener: &pebble.EventListener{
 			FlushBegin:      s.syncBeforeFlush,
-			BackgroundError: func(err error) { s.opts.Fatal(fmt.Errorf("state: %w", damage(err))) },
+			BackgroundError: func(err error) { s.fatal(fmt.Errorf("state: %w", damage(err))) },
 			DataCorruption:  func(pebble.DataCorruptionInfo) {}, // it is an error of who reads; by default pebble calls Fatalf as well
 		},
 	}
@@ -104,7 +165,7 @@ func (s *State) load() error {
 			return err
 		}
 	}
-	return s.loadLogs()
+	return s.attachLogs()
 }
 
 // loadTable hands every row of a table to read.
@@ -169,18 +230,26 @@ func (s *State) loadHeads(key, row []byte) error {
 	return err
 }
 
-// loadLogs cuts the segments to the tails, and counts the frames that the heads do not have yet.
-func (s *State) loadLogs() error {
-	known := func(id stages.QueueID) bool { return s.queues[id] != nil }
-	if err := s.segments.Forget(known); err != nil {
-		return err
-	}
-	reader, budget := &Reader{s: s}, loadFilters
-	for _, id := range reader.QueueIDs() {
+// attachLogs verifies that the segments hold what the tails name. Files of another log, even of the right length, end with another
+// stamp.
+func (s *State) attachLogs() error {
+	for _, id := range (&Reader{s: s}).QueueIDs() {
 		q := s.queues[id]
 		if err := s.segments.Attach(id, q.tail); err != nil {
 			return fmt.Errorf("queue %d: %w", id, err)
 		}
+		if last := s.segments.Last(id); q.tail != (segment.Tail{}) && last != q.last {
+			return fmt.Errorf("queue %d: its segments end with stamp %d, the state says %d: they are not of this log: %w", id, last, q.last, stages.ErrDamaged)
+		}
+	}
+	return nil
+}
+
+// loadLogs counts the frames that the heads do not have yet, and reads which transaction ids are remembered.
+func (s *State) loadLogs() error {
+	reader, budget := &Reader{s: s}, loadFilters
+	for _, id := range reader.QueueIDs() {
+		q := s.queues[id]
 		if err := s.catchUp(q); err != nil {
 			return fmt.Errorf("queue %d: %w", id, err)
 		}

@@ -18,6 +18,7 @@ type OptionSpec struct {
 	Default  command.Option
 	Min, Max int64 // of an integer
 	Clamp    bool  // an integer out of range is moved to its edge; otherwise it is refused
+	Works    bool  // something in this version acts on it; the others are stored, and that is all
 	Meaning  string
 }
 
@@ -28,6 +29,9 @@ func OptionSpecs() []OptionSpec {
 	}
 	maxSize := any64(command.OptMaxSize, "maxSize", 0, "stored only")
 	maxSize.Alias = "maxQueueSize"
+	dedupWindow := integer(command.OptDedupWindowSeconds, "dedupWindowSeconds", 3600, 0, math.MaxInt64,
+		"for how long a transaction id is remembered; 0 = not")
+	dedupWindow.Works = true
 	minPop := integer(command.OptMinPopWaitTime, "minPopWaitTime", 0, 0, 60_000, "milliseconds; stored only")
 	minPop.Clamp = true
 	return []OptionSpec{
@@ -47,8 +51,7 @@ func OptionSpecs() []OptionSpec {
 		any64(command.OptCompletedRetentionSeconds, "completedRetentionSeconds", 0,
 			"delete what is older and was passed by every cursor; 0 = never"),
 		any64(command.OptMaxWaitTimeSeconds, "maxWaitTimeSeconds", 0, "delete what is older, always; 0 = never"),
-		integer(command.OptDedupWindowSeconds, "dedupWindowSeconds", 3600, 0, math.MaxInt64,
-			"for how long a transaction id is remembered; 0 = not"),
+		dedupWindow,
 		boolean(command.OptEncryptionEnabled, "encryptionEnabled", false, "payloads are encrypted at rest"),
 		{Number: command.OptRetentionSinkHold, Name: "retentionSinkHold", Type: command.TypeString,
 			Default: command.Option{Number: command.OptRetentionSinkHold, Type: command.TypeString},

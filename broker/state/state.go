@@ -18,8 +18,9 @@ type Options struct {
 	FS       vfs.FS         // nil = the real one
 	Dir      string         // of pebble; made when missing
 	Segments *segment.Store // bodies of records. The caller closes it, after the State
-	// Fatal is called when the state can't go on: a sync that failed means that what was written may be lost, and only a
-	// restart from the raft log is safe. It has to end the process; it may return only where that is simulated.
+	// Fatal is called once, when the state can't go on: a sync that failed means that what was written may be lost, and only a
+	// restart from the raft log is safe. It has to end the process, and may return before it has: nothing is applied, read or
+	// written any more. It is called under locks of pebble's, so it must not wait for Close.
 	Fatal func(error)
 }
 
@@ -70,9 +71,16 @@ type State struct {
 	changedMu sync.Mutex
 	changed   chan struct{} // nil = nobody waits
 
-	flushMu  sync.Mutex // one flush at a time, and none after Close
-	closed   bool
-	unsynced atomic.Pointer[error] // a flush of pebble began although the segments could not be synced
+	flushMu sync.Mutex // one flush at a time, and none after Close
+	begun   bool
+	closed  bool
+
+	unsynced chan struct{} // closed when the segments could not be synced: pebble writes nothing any more (flush.go)
+	cause    error         // why; readable once unsynced is closed
+	unsync1  sync.Once
+	closing  chan struct{} // closed by Close
+	unblock1 sync.Once
+	fatal1   sync.Once
 }
 
 // tenant holds the queues of one tenant.
@@ -134,6 +142,9 @@ func (s *State) Read(fn func(r *Reader) error) error {
 	if s.failed != nil {
 		return s.failed
 	}
+	if s.broken() {
+		return s.cause
+	}
 	return fn(&Reader{s: s})
 }
 
@@ -157,3 +168,16 @@ func (s *State) fail(err error) error {
 	}
 	return s.failed
 }
+
+// broken says whether the segments could not be synced before a flush of pebble.
+func (s *State) broken() bool {
+	select {
+	case <-s.unsynced:
+		return true
+	default:
+		return false
+	}
+}
+
+// fatal tells the owner, once.
+func (s *State) fatal(err error) { s.fatal1.Do(func() { s.opts.Fatal(err) }) }

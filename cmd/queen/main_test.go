@@ -17,7 +17,7 @@ import (
 )
 
 // The test binary is the program when this variable says so: signals and exit codes need a process.
-const actAs = "QUEEN_TEST_ACT_AS"
+const actAs = "TEST_ACT_AS"
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(actAs) {
@@ -172,6 +172,45 @@ func TestPortTaken(t *testing.T) {
 	}
 	r.Process.Kill()
 	r.end(t)
+}
+
+// TestRefusedFolder: a start that is refused after the settings were read is one line too, which names the folder once.
+func TestRefusedFolder(t *testing.T) {
+	taken, spoiled := t.TempDir(), t.TempDir()
+	r := command(t, "queen", "PORT=0", "QUEEN_BIND_ADDR=127.0.0.1", "QUEEN_RAFT_DIR="+spoiled)
+	pipe, err := r.StderrPipe()
+	if err == nil {
+		err = r.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(pipe)
+	for line := ""; !strings.Contains(line, "listening url="); {
+		if line, err = lines.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(spoiled, taken+"/data"); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(dir, want string) {
+		t.Helper()
+		c := command(t, "queen", "PORT=0", "QUEEN_BIND_ADDR=127.0.0.1", "QUEEN_RAFT_DIR="+dir)
+		text, _ := c.CombinedOutput()
+		if c.ProcessState.ExitCode() != exitFailed || strings.Count(string(text), "\n") != 1 || strings.Count(string(text), dir) != 1 ||
+			!strings.Contains(string(text), " ERROR boot: FATAL: data folder "+dir+want) {
+			t.Errorf("exit code %d\n%s", c.ProcessState.ExitCode(), text)
+		}
+	}
+	refused(taken+"/data", " is in use by another process")
+	r.Process.Kill()
+	io.Copy(io.Discard, pipe)
+	r.Wait()
+	if err := os.WriteFile(spoiled+"/FORMAT", []byte("queen data 9\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused(spoiled, ` has the format "queen data 9"`)
 }
 
 // A request that does not end holds the stop; a second signal ends the process at once.

@@ -18,10 +18,13 @@ import (
 	"queen/node"
 )
 
-// fatalGrace is how long a node may take to close after an error that it cannot go on from.
-const fatalGrace = 10 * time.Second
+// How long a node may take to close. What is not flushed then is in the raft log, and the next start replays it.
+const (
+	fatalGrace = 10 * time.Second // after an error that it cannot go on from: its disk may not answer any more
+	stopGrace  = time.Minute      // after a signal, beside the grace of the sink
+)
 
-// serve runs a node until a signal ends it. A second signal ends the process at once.
+// serve runs a node until a signal or an error ends it.
 func serve(environ []string, errs io.Writer) int {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
@@ -42,35 +45,63 @@ func serve(environ []string, errs io.Writer) int {
 	if err != nil {
 		return refuse(log, err, exitFailed)
 	}
+	grace := stopGrace
+	if c.Sink != nil {
+		grace += c.Sink.ShutdownGrace
+	}
+	return service{open: n.Open, close: n.Close, log: log, signals: signals, fatal: fatal, grace: grace}.run()
+}
+
+// service is a node on its way from start to end.
+//
+//	opening -> running -> stopping
+//
+// The first signal stops it; one more, or one after a fatal error, ends the process at once. So does a close that takes too long:
+// a disk that does not answer holds whoever waits for it, and a process that hangs is neither running nor restarted.
+type service struct {
+	open    func(context.Context) error // when it fails, nothing stays open
+	close   func(context.Context) error // once open has returned without an error
+	log     zerolog.Logger
+	signals <-chan os.Signal
+	fatal   <-chan error  // holds the first error after which only a restart is safe
+	grace   time.Duration // of a close after a signal
+}
+
+// run returns the exit code.
+func (s service) run() int {
 	opening, cancel := context.WithCancel(context.Background())
-	opened := make(chan error, 1)
-	go func() { opened <- n.Open(opening) }()
 	defer cancel()
+	opened := make(chan error, 1)
+	go func() { opened <- s.open(opening) }()
 	select {
 	case err := <-opened:
 		if err != nil {
-			return refuse(log, err, exitFailed)
+			return refuse(s.log, err, exitFailed)
 		}
-	case s := <-signals:
+	case sig := <-s.signals:
 		cancel()
-		return stop(log, s, signals, func() error { return ignoreCanceled(<-opened, n) })
+		return s.stop(sig, func() error { return s.ignoreCanceled(<-opened) })
+	case err := <-s.fatal:
+		cancel()
+		return s.fail(err, func(ctx context.Context) error {
+			if <-opened != nil {
+				return nil // it says what the fatal error says
+			}
+			return s.close(ctx)
+		})
 	}
 	select {
-	case err := <-fatal:
-		boot := logline.Named(log, "queen")
-		boot.Error().Msg("FATAL: " + err.Error())
-		patience, cancel := context.WithTimeout(context.Background(), fatalGrace)
-		defer cancel()
-		return max(exitFailed, stopped(log, n.Close(patience)))
-	case s := <-signals:
-		return stop(log, s, signals, func() error { return n.Close(context.Background()) })
+	case err := <-s.fatal:
+		return s.fail(err, s.close)
+	case sig := <-s.signals:
+		return s.stop(sig, func() error { return s.close(context.Background()) })
 	}
 }
 
 // ignoreCanceled closes a node whose start a signal interrupted.
-func ignoreCanceled(err error, n *node.Node) error {
+func (s service) ignoreCanceled(err error) error {
 	if err == nil {
-		return n.Close(context.Background())
+		return s.close(context.Background())
 	}
 	if errors.Is(err, context.Canceled) {
 		return nil
@@ -85,21 +116,51 @@ func refuse(log zerolog.Logger, err error, code int) int {
 	return code
 }
 
-// stop closes while it listens for a second signal.
-func stop(log zerolog.Logger, first os.Signal, signals <-chan os.Signal, closing func() error) int {
-	queen := logline.Named(log, "queen")
+// stop closes after a signal.
+func (s service) stop(first os.Signal, closing func() error) int {
+	queen := logline.Named(s.log, "queen")
 	queen.Info().Str("signal", first.String()).Msg("stopping; a second signal ends it at once")
+	return s.end(closing, s.grace, exitOK)
+}
+
+// fail closes after a fatal error.
+func (s service) fail(err error, closing func(context.Context) error) int {
+	s.sayFatal(err)
+	ctx, cancel := context.WithTimeout(context.Background(), fatalGrace/2) // then the sink is cut off, and the broker closes
+	defer cancel()
+	return s.end(func() error { return closing(ctx) }, fatalGrace, exitFailed)
+}
+
+func (s service) sayFatal(err error) {
+	queen := logline.Named(s.log, "queen")
+	queen.Error().Msg("FATAL: " + err.Error())
+}
+
+// end waits for the close, within its limit, and returns the exit code: at least the one given.
+func (s service) end(closing func() error, limit time.Duration, code int) int {
+	queen := logline.Named(s.log, "queen")
 	done := make(chan error, 1)
 	go func() { done <- closing() }()
-	select {
-	case err := <-done:
-		return stopped(log, err)
-	case second := <-signals:
-		queen.Warn().Str("signal", second.String()).Msg("ended at once")
-		if s, ok := second.(syscall.Signal); ok {
-			return 128 + int(s)
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for {
+		select {
+		case err := <-done:
+			return max(code, stopped(s.log, err))
+		case err := <-s.fatal:
+			s.sayFatal(err)
+			code, limit = exitFailed, min(limit, fatalGrace)
+			timer.Reset(limit)
+		case <-timer.C:
+			queen.Error().Str("within", limit.String()).Msg("the node does not stop: ended at once")
+			return exitFailed
+		case second := <-s.signals:
+			queen.Warn().Str("signal", second.String()).Msg("ended at once")
+			if sig, ok := second.(syscall.Signal); ok && code == exitOK {
+				return 128 + int(sig)
+			}
+			return exitFailed
 		}
-		return exitFailed
 	}
 }
 

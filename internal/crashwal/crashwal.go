@@ -2,8 +2,8 @@
 // directory entry whether it was synced, and CrashClone gives the disk that a machine would find after a power cut.
 //
 // It is for tests of the raft log in one process (the broker's simulation): no files, no fsync, any moment as the crash. It is
-// not a store: production opens raft-wal on its own fs and metadb packages, whose rules of what a sync makes durable are the ones
-// kept here. It does not play read errors or a full disk.
+// not a store: production opens raft-wal on its own fs package and on the meta file of broker/raftnode (raft/meta); what a sync
+// makes durable with those is what is kept here. It does not play read errors or a full disk.
 //
 // Read FS, then CrashClone; broker/raftnode is who uses it.
 package crashwal

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"queen/internal/logline"
+)
+
+// TestEnds: however a node ends, and whatever of it hangs as it does on a disk that does not answer, the process ends: within its
+// limit, or with the next signal.
+func TestEnds(t *testing.T) {
+	const grace = 90 * time.Second
+	term, eio := os.Signal(syscall.SIGTERM), errors.New("sync: input/output error")
+	canceled := func(hang <-chan struct{}) func(context.Context) error { // as Open does
+		return func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	}
+	ready := func(<-chan struct{}) func(context.Context) error {
+		return func(context.Context) error { return nil }
+	}
+	hangs := func(hang <-chan struct{}) func(context.Context) error {
+		return func(context.Context) error { <-hang; return nil }
+	}
+	broken := func(<-chan struct{}) func(context.Context) error {
+		return func(context.Context) error { return eio }
+	}
+	for _, c := range []struct {
+		name        string
+		open, close func(hang <-chan struct{}) func(context.Context) error
+		events      []any // signals and fatal errors, a second apart
+		code        int
+		after       time.Duration
+		lines       string // the last words of each line
+	}{
+		{"stop", ready, ready, []any{term}, exitOK, time.Second, "a second signal ends it at once"},
+		{"stop that fails", ready, broken, []any{term}, exitFailed, time.Second, "ends it at once|stop: " + eio.Error()},
+		{"stop that hangs", ready, hangs, []any{term}, exitFailed, time.Second + grace, "ends it at once|does not stop: ended at once within=1m30s"},
+		{"stop that hangs, second signal", ready, hangs, []any{term, term}, 128 + 15, 2 * time.Second, "ends it at once|ended at once signal=terminated"},
+		{"stop that hangs, fatal error", ready, hangs, []any{term, eio}, exitFailed, 2*time.Second + fatalGrace, "ends it at once|FATAL: " + eio.Error() + "|within=10s"},
+		{"stop that hangs, fatal error, second signal", ready, hangs, []any{term, eio, term}, exitFailed, 3 * time.Second, "ends it at once|FATAL: " + eio.Error() + "|ended at once signal=terminated"},
+		{"fatal error", ready, ready, []any{eio}, exitFailed, time.Second, "FATAL: " + eio.Error()},
+		{"fatal error, the close hangs", ready, hangs, []any{eio}, exitFailed, time.Second + fatalGrace, "FATAL: " + eio.Error() + "|does not stop: ended at once within=10s"},
+		{"fatal error, the close hangs, signal", ready, hangs, []any{eio, term}, exitFailed, 2 * time.Second, "FATAL: " + eio.Error() + "|ended at once signal=terminated"},
+		{"fatal error, the sink is cut off", ready, canceled, []any{eio}, exitFailed, time.Second + fatalGrace/2, "FATAL: " + eio.Error() + "|stop: context deadline exceeded"},
+		{"refused", broken, hangs, nil, exitFailed, 0, "boot: FATAL: " + eio.Error()},
+		{"start interrupted", canceled, hangs, []any{term}, exitOK, time.Second, "ends it at once"},
+		{"start that hangs, two signals", hangs, ready, []any{term, term}, 128 + 15, 2 * time.Second, "ends it at once|ended at once signal=terminated"},
+		{"start that hangs, one signal", hangs, ready, []any{term}, exitFailed, time.Second + grace, "ends it at once|does not stop: ended at once within=1m30s"},
+		{"start that hangs, fatal error", hangs, ready, []any{eio}, exitFailed, time.Second + fatalGrace, "FATAL: " + eio.Error() + "|does not stop: ended at once within=10s"},
+		{"fatal error of a start", canceled, hangs, []any{eio}, exitFailed, time.Second, "FATAL: " + eio.Error()},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			hang := make(chan struct{})
+			signals, fatal := make(chan os.Signal, 2), make(chan error, 1)
+			var out bytes.Buffer
+			s := service{open: c.open(hang), close: c.close(hang), log: logline.New(&out, false, time.Now), signals: signals, fatal: fatal, grace: grace}
+			began := time.Now()
+			code := make(chan int, 1)
+			go func() { code <- s.run() }()
+			for _, e := range c.events {
+				time.Sleep(time.Second) // of the bubble's clock
+				switch e := e.(type) {
+				case os.Signal:
+					signals <- e
+				case error:
+					fatal <- e
+				}
+			}
+			if got, took := <-code, time.Since(began); got != c.code || took != c.after {
+				t.Errorf("%s: exit code %d after %s, want %d after %s", c.name, got, took, c.code, c.after)
+			}
+			lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+			want := strings.Split(c.lines, "|")
+			if len(lines) != len(want) {
+				t.Fatalf("%s: %q", c.name, lines)
+			}
+			for i, line := range lines {
+				if !strings.HasSuffix(line, want[i]) && !strings.Contains(line, want[i]+" signal=") {
+					t.Errorf("%s: line %q does not end with %q", c.name, line, want[i])
+				}
+			}
+			close(hang)
+		})
+	}
+}
