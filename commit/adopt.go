@@ -11,6 +11,8 @@ type Position struct {
 	K    uint64         // of the last committed window, 0 before the first
 	At   stages.Micros  // tEnd of the pointer, else where the queue starts
 	Redo *stages.Intent // the intent of window K+1 when it is open already
+
+	Manifest string // key of the last committed window's, "" before the first
 }
 
 // Adopt reads the rows of a queue whose lease was just acquired, or whose last pass ended in an error, and says where it goes on. The first
@@ -76,11 +78,22 @@ func (g *Ledger) position(r rows) (Position, error) {
 			return Position{}, errFatal("the row %s cannot be read (%w): restore it, or delete it to mirror the queue from its start row again", g.keys.Committed, err)
 		}
 	}
+	// An honest pointer lies a guard below the safe time of who wrote it, and these rows were read through the log after it. One in the future would
+	// skip every record up to there while the lag is nothing.
+	safe := g.log.Safe()
+	if g.pointer.K > 0 && g.pointer.End > safe {
+		return Position{}, errFatal("the row %s says that the lake is complete through %s and the log's safe time is %s: no sink wrote that; "+
+			"restore the row, or delete it to mirror the queue from its start row again", g.keys.Committed, g.pointer.End.ISO(), safe.ISO())
+	}
 	g.settleDoubt(r.committed)
 	if g.start, err = stages.ParseStart(r.start.Value); err != nil && g.pointer.K == 0 {
 		return Position{}, errFatal("the row %s cannot be read (%w): restore it, or delete it to decide the start of the queue again", g.keys.Start, err)
 	}
-	p := Position{K: g.pointer.K, At: g.position0()}
+	if g.pointer.K == 0 && g.start > safe {
+		return Position{}, errFatal("the row %s starts the queue at %s and the log's safe time is %s: no sink wrote that; "+
+			"restore the row, or delete it to decide the start of the queue again", g.keys.Start, g.start.ISO(), safe.ISO())
+	}
+	p := Position{K: g.pointer.K, At: g.position0(), Manifest: g.pointer.Manifest}
 	if r.intent.Version == 0 {
 		return p, nil
 	}

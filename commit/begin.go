@@ -136,6 +136,11 @@ func (b *Begin) redo(ctx context.Context, w stages.Window, job *stages.Job) erro
 	if err != nil {
 		return errFatal("window %d was begun with values this binary does not know: %w", w.K, err)
 	}
+	if safe := b.g.log.Safe(); job.Intent.End > safe {
+		// Records may still join such a window, so that no two listings of it need be the same (contract S5).
+		return errFatal("the row %s ends window %d at %s and the log's safe time is %s: no sink wrote that; restore the row or delete it",
+			b.g.keys.Intent, w.K, job.Intent.End.ISO(), safe.ISO())
+	}
 	up, ok, err := b.o.Finisher.Finished(ctx, job)
 	if err != nil {
 		return err
@@ -166,11 +171,19 @@ func (b *Begin) known(in stages.Intent) (stages.Intent, error) {
 // await waits until the safe time has reached t. That is the clock of the row: a life that ends in between leaves the rest of the wait to the
 // next one, and a drain does not shorten it. It was not behind our claim of the queue when t was made, because the rows of this pass were
 // read through the log after it; and since that claim the old owner begins nothing.
+//
+// Nothing is written meanwhile, so the slot is for others.
 func (b *Begin) await(ctx context.Context, t stages.Micros) error {
-	for {
+	for waited := false; ; waited = true {
 		left := t.Sub(b.g.log.Safe())
+		if left <= 0 && waited {
+			return b.o.Slot.Take(ctx)
+		}
 		if left <= 0 {
 			return nil
+		}
+		if !waited {
+			b.o.Slot.Give()
 		}
 		if err := b.g.lease.Check(); err != nil {
 			return err

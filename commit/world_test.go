@@ -49,6 +49,9 @@ func (p *proc) window(t *testing.T, d *datadriven.TestData) (err error) {
 	if d.Cmd == "redo" {
 		w = stages.Window{K: p.pos.Redo.K, Start: p.pos.At, Shown: p.pos.Redo.Start, End: p.pos.Redo.End, Why: stages.Redo}
 	}
+	if d.Cmd != "redo" {
+		p.w.safe = max(p.w.safe, w.End) // no window is cut above it
+	}
 	crash := "never"
 	d.MaybeScanArgs(t, "crash", &crash)
 	defer func() {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"time"
 
 	"queen/commit"
@@ -95,25 +94,53 @@ func (q *queue) checkKeys() error {
 	return nil
 }
 
-// checkFresh refuses to count from 1 where an earlier life of this queue has counted already, one whose rows are gone: windows would be
-// written over, and what they held would be in the lake twice or in no manifest. It asks while a queue has no window and no intent.
+// checkFresh refuses to count where an earlier life of this queue has counted already: windows would be written over, and what they held would
+// be in the lake twice or in no manifest. It asks at the start of a pass, so that a refusal shows soon, also when the window is to be redone,
+// since its intent may be older than the first look that had an answer.
 func (q *queue) checkFresh(ctx context.Context, a *adopted) error {
 	q.mu.Lock()
-	fresh := a.at.K == 0 && a.at.Redo == nil
+	at := a.at
 	q.mu.Unlock()
-	if !fresh {
+	if !q.enters(at) {
 		return nil
 	}
-	key := upload.ManifestKey(q.s.cfg.Prefix, q.s.cfg.Tenant, q.name, 1)
-	found, err := q.client.Present(ctx, key)
-	if e, ok := errors.AsType[*upload.Error](err); ok && e.Status == http.StatusForbidden {
-		return nil // a store hides so what it may not list
+	return q.checkPlace(ctx, at.K, at.Redo)
+}
+
+// checkBegin asks once more right before the intent is written: the pass may have waited for its records for long.
+func (q *queue) checkBegin(ctx context.Context, w stages.Window) error {
+	q.mu.Lock()
+	at := q.adopted.at
+	q.mu.Unlock()
+	if w.Why == stages.Redo || w.K != at.K+1 || !q.enters(at) {
+		return nil
 	}
-	if err == nil && found {
-		return refuse(fmt.Errorf("the bucket holds windows of an earlier life of queue %q (%s) and its rows in KV are gone: "+
-			"use another QUEEN_S3_PREFIX, or move the old objects away", q.name, key))
+	return q.checkPlace(ctx, at.K, nil)
+}
+
+// enters says that the next window is this life's first one under the prefix: it is the first of all, or the prefix was changed since.
+func (q *queue) enters(at commit.Position) bool {
+	return at.K == 0 || at.Manifest != upload.ManifestKey(q.s.cfg.Prefix, q.s.cfg.Tenant, q.name, at.K)
+}
+
+// checkPlace looks at the place of the manifest behind window k; redo is the intent of that window when it is open.
+func (q *queue) checkPlace(ctx context.Context, k uint64, redo *stages.Intent) error {
+	cfg := q.s.cfg
+	prefix := cfg.Prefix
+	if redo != nil {
+		prefix = redo.Prefix
 	}
-	return err
+	id := upload.Identity{Sink: cfg.Name, Tenant: cfg.Tenant, Queue: q.name}
+	key, other, err := q.client.OtherLife(ctx, id, prefix, k+1, redo)
+	if err != nil || !other {
+		return err
+	}
+	how := "its rows in KV are gone"
+	if k > 0 {
+		how = fmt.Sprintf("its last window here, %d, went to another prefix", k)
+	}
+	return refuse(fmt.Errorf("the bucket holds windows of an earlier life of queue %q (%s) and %s: "+
+		"use another QUEEN_S3_PREFIX, or move the old objects away", q.name, key, how))
 }
 
 // claim acquires the lease unless it is held. An own row of an earlier incarnation is taken back at the first look of a process only.

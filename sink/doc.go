@@ -6,6 +6,8 @@
 //	claim.go    from a name to a queue that this node owns: look, keys, lease, rows, start
 //	sink.go     the whole sink: New, Run, Drain
 //	leases.go   refreshing all leases at once, and ending passes whose lease is gone
+//	slots.go    how many windows are written at once, and how many encoded
+//	drain.go    the end: what is finished, what is cut off, what is given back
 //	bucket.go   the probe of the bucket
 //	events.go   what happens, as values; log.go, metrics.go and status.go listen
 //

@@ -3,6 +3,7 @@ package sink
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -26,6 +27,29 @@ func (s *Sink) finish() {
 		q.beginDrain()
 	}
 	s.running.Wait()
+}
+
+// ending says what a drain has left undone: a queue that is owned here and has not drained was cut off, or has failed in an open window. Ask it
+// when no queue runs and before the leases are given back.
+func (s *Sink) ending() stopped {
+	var e stopped
+	for _, q := range s.all() {
+		q.mu.Lock()
+		if q.owned && q.status.now() != stateDrained {
+			e.left = append(e.left, q.name)
+			if q.adopted != nil && q.adopted.ledger.Open() {
+				e.open = append(e.open, fmt.Sprintf("%s %d", q.name, q.adopted.at.K+1))
+			}
+		}
+		q.mu.Unlock()
+	}
+	s.mu.Lock()
+	cause := context.Cause(s.work)
+	s.mu.Unlock()
+	if len(e.left) > 0 && errors.Is(cause, errGrace) {
+		e.why = cause
+	}
+	return e
 }
 
 // release gives all leases back, unless the stop was an abort that wants none of it.
@@ -77,7 +101,7 @@ func (q *queue) beginDrain() {
 	defer q.mu.Unlock()
 	q.stopTimer()
 	if q.pass == nil {
-		if q.activity != live {
+		if q.activity != live && !(q.adopted != nil && q.adopted.ledger.Open()) {
 			q.drained()
 		}
 		return

@@ -94,10 +94,35 @@ func TestDrainIsCutAtTheGrace(t *testing.T) {
 		if row := w.mem.kv.Get("s3:default:orders:lease"); row.Version != 0 {
 			t.Error("the lease is not given back")
 		}
+		if w.logged("every queue drained") != 0 || w.logged(`"queue":"orders","message":"queue drained"`) != 0 {
+			t.Error("a drain that was cut says that it drained")
+		}
+		if line := `"level":"warn","queues":["orders"],"open_windows":["orders 1"],"why":"the grace of the shutdown is over"`; w.logged(line) != 1 {
+			t.Errorf("no %s in %s", line, w.logs.String())
+		}
 		l = w.start(nil)
 		w.until(time.Minute, "window 1", func() bool { return l.k("orders") == 1 })
 		w.audit("orders")
 		l.stop()
+	})
+}
+
+// A queue that has failed in an open window has not drained, and what drained beside it is not named.
+func TestFailedQueueIsNotDrained(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.mem.push("orders", "p", 5)
+		w.mem.push("other", "p", 5)
+		w.s3.Script(fakes3.Rule{Op: "put", Key: "queen/tenant=*/queue=orders/*/*/*", Status: 403, Code: "AccessDenied"})
+		l := w.start(func(c *config.Sink) { c.Queues = []string{"orders", "other"} })
+		w.until(time.Minute, "failed", hasState(l, "orders", "failed"))
+		w.until(time.Minute, "the other", func() bool { return l.k("other") == 1 })
+		l.stop()
+		if line := `"level":"warn","queues":["orders"],"open_windows":["orders 1"],"message":"the sink has stopped before`; w.logged(line) != 1 {
+			t.Errorf("no %s in %s", line, w.logs.String())
+		}
+		if w.logged(`"queue":"other","message":"queue drained"`) != 1 || w.logged("every queue drained") != 0 {
+			t.Error(w.logs.String())
+		}
 	})
 }
 

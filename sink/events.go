@@ -12,9 +12,13 @@ import (
 // What happens in a sink. Whoever does something raises an event and decides nothing by it; status, metrics and log lines listen. A queue
 // of nil is the sink as a whole. Listeners take no lock but their own, so that an event may be raised under any.
 type (
-	starting    struct{}
-	probed      struct{ err error }
-	stopped     struct{}
+	starting struct{}
+	probed   struct{ err error }
+	stopped  struct {
+		left []string // queues owned here that have not drained
+		open []string // of their windows, those with an intent: "<queue> <k>"
+		why  error    // what cut them off; nil when nothing did
+	}
 	seen        struct{} // discovery has looked
 	notReleased struct {
 		left int
@@ -47,6 +51,7 @@ type (
 	preconditionLost struct{} // a batch that was sent was rolled back
 	rowIgnored       struct{ key string }
 	bodiesRead       struct{ err error }
+	firstSeen        struct{ ts stages.Micros } // a queue that starts at its beginning starts here
 	windowCut        struct{ w stages.Window }
 	windowCommitted  struct{ c commit.Committed }
 	bucketChanged    struct{ in stages.Intent }
@@ -86,6 +91,25 @@ func (q *queue) uploading(*stages.Job)               { q.s.raise(q, entered{stat
 // noting calls before for each input of a stage.
 func noting[I, O any](stage stages.Stage[I, O], before func(I)) stages.Stage[I, O] {
 	return noted[I, O]{stage, before}
+}
+
+// checking calls check for each input of a stage, which does not see it when that fails.
+func checking[I, O any](stage stages.Stage[I, O], check func(context.Context, I) error) stages.Stage[I, O] {
+	return checked[I, O]{stage, check}
+}
+
+type checked[I, O any] struct {
+	stages.Stage[I, O]
+	check func(context.Context, I) error
+}
+
+var _ stages.Stage[int, int] = checked[int, int]{}
+
+func (c checked[I, O]) Do(ctx context.Context, in I, emit func(O) error) error {
+	if err := c.check(ctx, in); err != nil {
+		return err
+	}
+	return c.Stage.Do(ctx, in, emit)
 }
 
 type noted[I, O any] struct {

@@ -68,6 +68,7 @@ func (q *queue) judge(ctx context.Context, err error) verdict {
 		return q.judgeCommit(ctx, err, e, n)
 	}
 	if e, ok := errors.AsType[*upload.Error](err); ok {
+		q.s.nudge()
 		if !e.Retryable {
 			return q.fail(err, failedWait)
 		}

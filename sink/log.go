@@ -83,7 +83,7 @@ func (g *logs) hear(q *queue, event any) {
 	case probed:
 		g.probe(e.err)
 	case stopped:
-		g.l.Info().Msg("every queue drained; the sink has stopped")
+		g.stop(e)
 	case notReleased:
 		g.l.Warn().Err(e.err).Int("leases", e.left).Msg("leases not given back; they run out by themselves")
 	case claimed:
@@ -157,6 +157,19 @@ func (g *logs) probe(err error) {
 		g.l.Warn().Err(err).Str("bucket", g.s.cfg.Bucket).Str("endpoint", g.s.cfg.Endpoint).
 			Msg("the bucket cannot be reached; check endpoint, region, credentials and bucket name")
 	}
+}
+
+// stop is the last line of a drain. It says that every queue drained only when that is so.
+func (g *logs) stop(e stopped) {
+	if len(e.left) == 0 {
+		g.l.Info().Msg("every queue drained; the sink has stopped")
+		return
+	}
+	line := g.l.Warn().Strs("queues", e.left).Strs("open_windows", e.open)
+	if e.why != nil {
+		line = line.Str(keyWhy, e.why.Error())
+	}
+	line.Msg("the sink has stopped before these queues drained; the next start goes on with them and nothing is lost")
 }
 
 // start is the one line with every setting; of the secret it says nothing.

@@ -108,9 +108,9 @@ func (q *queue) run(ctx context.Context, a *adopted) error {
 
 	r := stages.NewRun(ctx)
 	stages.Source(r, "headers", headers.Generate).
-		Via(stages.Via(r, "window", p.cutter, 1)).
-		Via(stages.Via(r, "begin", noting(commit.NewBegin(options), q.cut), 0)).
-		Via(stages.Via(r, "encode", noting(encode.New(encode.Lookup, q.read, q.s.cfg.FetchConcurrency), q.uploading), 0)).
+		Via(stages.Via(r, "window", noting(p.cutter, q.reading(a)), 1)).
+		Via(stages.Via(r, "begin", checking(noting(commit.NewBegin(options), q.cut), q.checkBegin), 0)).
+		Via(stages.Via(r, "encode", noting(q.s.encoders.around(encode.New(encode.Lookup, q.read, q.s.cfg.FetchConcurrency)), q.uploading), 0)).
 		Via(stages.Via(r, "upload", up, 1)).
 		To(stages.Sink(r, "finish", q.committing(finish)))
 	return r.Wait()
@@ -187,6 +187,19 @@ func (p *pass) idle(feed *source.Feed) func(stages.Micros) bool {
 	return func(ceiling stages.Micros) bool { return p.cutter.Idle(ceiling) && feed.Quiet(ceiling) }
 }
 
+// reading notes the first record of a queue that starts at its beginning: up to there the lake is complete.
+func (q *queue) reading(a *adopted) func(stages.Batch) {
+	q.mu.Lock()
+	first := a.at.K == 0 && a.at.Redo == nil
+	q.mu.Unlock()
+	return func(b stages.Batch) {
+		if first && len(b.Marks) > 0 {
+			q.s.raise(q, firstSeen{b.Marks[0].TS})
+			first = false
+		}
+	}
+}
+
 // read reads bodies of appends from the log.
 func (q *queue) read(ctx context.Context, id stages.QueueID, headers []stages.Header, into func(int, stages.Body) error) error {
 	err := q.s.o.Log.Bodies(ctx, id, headers, into)
@@ -208,7 +221,7 @@ func (q *queue) committing(finish *commit.Finish) func(context.Context, *stages.
 // of it ever ends by itself.
 func (q *queue) committed(c commit.Committed) {
 	q.mu.Lock()
-	q.adopted.at = commit.Position{K: c.Pointer.K, At: c.Pointer.End}
+	q.adopted.at = commit.Position{K: c.Pointer.K, At: c.Pointer.End, Manifest: c.Pointer.Manifest}
 	q.failures, q.faults = 0, 0
 	q.mu.Unlock()
 	q.s.raise(q, windowCommitted{c})

@@ -51,6 +51,7 @@ type Sink struct {
 	pins      commit.Pins
 	discovery *source.Discovery
 	slots     *slots
+	encoders  permits
 	claims    semaphore
 	backoff   commit.Backoff
 	metrics   *metrics
@@ -67,6 +68,7 @@ type Sink struct {
 	running sync.WaitGroup
 	jitters *mathrand.Rand
 
+	nudged   chan struct{} // the bucket is to be probed soon
 	draining chan struct{}
 	drain    sync.Once
 	ended    chan struct{}
@@ -92,10 +94,11 @@ func New(o Options) (*Sink, error) {
 		return nil, fmt.Errorf("sink: seed of the jitter: %w", err)
 	}
 	s := &Sink{o: o, cfg: o.Config, phase: phaseStarting, queues: map[string]*queue{}, claims: newSemaphore(claimsAtOnce),
-		draining: make(chan struct{}), ended: make(chan struct{}),
+		nudged: make(chan struct{}, 1), draining: make(chan struct{}), ended: make(chan struct{}),
 		jitters: mathrand.New(mathrand.NewPCG(binary.LittleEndian.Uint64(seed[:8]), binary.LittleEndian.Uint64(seed[8:])))}
 	s.backoff = commit.Backoff{First: time.Second, Max: time.Minute, Jitter: s.random, Hurry: s.draining}
-	s.slots = newSlots(s.cfg.MemoryBytes, s.cfg.MultipartThreshold, s.cfg.Threads)
+	s.slots = newSlots(s.cfg.MemoryBytes, s.cfg.MultipartThreshold)
+	s.encoders = permits{newSemaphore(max(1, s.cfg.Threads))}
 	s.metrics = newMetrics(s)
 	s.logs = newLogs(s)
 	format, err := encode.Lookup(s.cfg.Format, s.cfg.Compression)
@@ -122,7 +125,7 @@ func New(o Options) (*Sink, error) {
 func (s *Sink) clientOptions() upload.ClientOptions {
 	return upload.ClientOptions{Endpoint: s.cfg.Endpoint, Region: s.cfg.Region, Bucket: s.cfg.Bucket, AccessKey: s.cfg.AccessKey,
 		SecretKey: upload.Secret(s.cfg.SecretKey.Reveal()), PathStyle: s.cfg.PathStyle, SSE: s.cfg.SSE, KMSKeyID: s.cfg.SSEKMSKeyID,
-		Dial: s.o.Dial, Random: s.random, Observe: func(op upload.Op, code int) { s.raise(nil, requested{op, code}) }}
+		Dial: s.o.Dial, Random: s.random, Wanted: s.slots.wanted, Observe: func(op upload.Op, code int) { s.raise(nil, requested{op, code}) }}
 }
 
 func (s *Sink) uploadOptions(client *upload.Client) upload.StageOptions {
@@ -187,19 +190,20 @@ func (s *Sink) Run(ctx context.Context) error {
 
 	serving, stop := s.untilDrain(ctx)
 	defer stop()
+	var end stopped
 	if s.reach(serving) {
 		s.setPhase(phaseRunning)
-		s.serve(ctx, serving)
+		end = s.serve(ctx, serving)
 	}
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	s.raise(nil, stopped{})
+	s.raise(nil, end)
 	return nil
 }
 
-// serve runs the queues until serving ends, then drains them. Lease rows are refreshed until nothing runs any more.
-func (s *Sink) serve(ctx, serving context.Context) {
+// serve runs the queues until serving ends, then drains them and says how that went. Lease rows are refreshed until nothing runs any more.
+func (s *Sink) serve(ctx, serving context.Context) stopped {
 	var loops, refreshing sync.WaitGroup
 	for _, loop := range []func(context.Context){s.discovery.Run, s.list, s.watchBucket} {
 		loops.Go(func() { loop(serving) })
@@ -216,7 +220,9 @@ func (s *Sink) serve(ctx, serving context.Context) {
 	s.finish()
 	stop()
 	refreshing.Wait()
+	end := s.ending()
 	s.release(ctx)
+	return end
 }
 
 // spawn starts a queue's goroutine unless the sink is over.

@@ -65,6 +65,8 @@ func (t *status) hear(event any, now time.Time) {
 			t.end = moved(e.at.At)
 		}
 		t.raiseThrough(e.at.At)
+	case firstSeen:
+		t.raiseThrough(e.ts)
 	case windowCommitted:
 		t.state, t.redo = stateFilling, false
 		t.k, t.end = e.c.Pointer.K, moved(e.c.Pointer.End)

@@ -49,6 +49,7 @@ type ClientOptions struct {
 	RequestTimeout time.Duration                                                     // of one attempt, body included; 120 s
 	AnswerTimeout  time.Duration                                                     // from the end of a request to the start of its answer; 60 s
 	Random         func() float64                                                    // in [0, 1), for waits; math/rand/v2
+	Wanted         func() bool                                                       // see retry.go: what the caller holds is waited for; nil = never
 }
 
 // Secret is a string that never shows itself.
@@ -83,6 +84,9 @@ func (o *ClientOptions) defaults() {
 	}
 	if o.Random == nil {
 		o.Random = rand.Float64
+	}
+	if o.Wanted == nil {
+		o.Wanted = func() bool { return false }
 	}
 }
 

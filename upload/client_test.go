@@ -285,6 +285,13 @@ func TestP36Probe(t *testing.T) {
 		if err := b.Probe(t.Context(), "queen"); err != nil {
 			t.Errorf("403 where the key is absent: %v", err)
 		}
+		b.s3.Script(fakes3.Rule{Op: "head", Status: 403, Times: 2}, fakes3.Rule{Op: "get", Status: 403, Code: "InvalidAccessKeyId", Times: 1})
+		if err := b.Probe(t.Context(), "queen"); err == nil || !strings.Contains(err.Error(), "InvalidAccessKeyId") {
+			t.Errorf("403 without a reason: %v", err)
+		}
+		if err := b.Probe(t.Context(), "queen"); err == nil {
+			t.Error("a refused HEAD is good as soon as a GET finds nothing")
+		}
 		b.s3.Script(fakes3.Rule{Status: 403})
 		err := b.Probe(t.Context(), "queen")
 		var e *Error

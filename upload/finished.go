@@ -27,12 +27,8 @@ const maxManifest = 256 << 20
 func (c *Client) Finished(ctx context.Context, id Identity, in stages.Intent) (*stages.Uploaded, bool, error) {
 	key := ManifestKey(in.Prefix, id.Tenant, id.Queue, in.K)
 	text, found, err := c.Get(ctx, key, maxManifest)
-	var e *Error
-	if errors.As(err, &e) && e.Status == http.StatusForbidden && e.Code == "AccessDenied" {
-		return nil, false, nil
-	}
 	if err != nil || !found {
-		return nil, false, err
+		return nil, false, hidden(err)
 	}
 	m, err := ParseManifest(text)
 	if err != nil || !m.matches(id, in) {
@@ -45,9 +41,35 @@ func (c *Client) Finished(ctx context.Context, id Identity, in stages.Intent) (*
 	return up, true, nil
 }
 
+// OtherLife reports whether the place of the manifest of window k holds one that the life which counts now cannot have written: any, when it has
+// no intent of that window (own is nil); else one of other bounds, of another sink, tenant or queue, or one that cannot be read. To write over it
+// would take windows out of the lake. A store that hides what it may not list (403 AccessDenied) counts as absent; any other failure to look is an
+// error.
+func (c *Client) OtherLife(ctx context.Context, id Identity, prefix string, k uint64, own *stages.Intent) (key string, other bool, err error) {
+	key = ManifestKey(prefix, id.Tenant, id.Queue, k)
+	text, found, err := c.Get(ctx, key, maxManifest)
+	if err != nil || !found || own == nil {
+		return key, found, hidden(err)
+	}
+	m, err := ParseManifest(text)
+	return key, err != nil || !m.concerns(id, *own), nil
+}
+
+// hidden is err without the answer of a store that hides what it may not list.
+func hidden(err error) error {
+	if e, ok := errors.AsType[*Error](err); ok && e.Status == http.StatusForbidden && e.Code == "AccessDenied" {
+		return nil
+	}
+	return err
+}
+
+// concerns says whether a manifest speaks of the window of an intent, in whatever form it was written.
+func (m *Manifest) concerns(id Identity, in stages.Intent) bool {
+	return m.Sink == id.Sink && m.Tenant == id.Tenant && m.Queue == id.Queue && m.K == in.K && m.Start == in.Start && m.End == in.End
+}
+
 func (m *Manifest) matches(id Identity, in stages.Intent) bool {
-	return m.Sink == id.Sink && m.Tenant == id.Tenant && m.Queue == id.Queue &&
-		m.K == in.K && m.Start == in.Start && m.End == in.End &&
+	return m.concerns(id, in) &&
 		m.Format == in.Format && m.Compression == in.Compression && m.Layout == in.Layout &&
 		m.Writer == in.Writer && m.CommittedAt == in.At
 }

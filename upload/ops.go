@@ -79,21 +79,9 @@ func (c *Client) Get(ctx context.Context, key string, limit int64) (data []byte,
 		return nil, false, nil
 	}
 	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("%s %s: %w than %d bytes", OpGet, key, errLonger, limit)
+		err = fmt.Errorf("%s %s: longer than %d bytes", OpGet, key, limit)
 	}
 	return data, err == nil, err
-}
-
-// errLonger says that an object is there and too long for who asked.
-var errLonger = errors.New("longer")
-
-// Present reports whether an object is there. It reads no more than its first byte.
-func (c *Client) Present(ctx context.Context, key string) (bool, error) {
-	_, found, err := c.Get(ctx, key, 0)
-	if errors.Is(err, errLonger) {
-		return true, nil
-	}
-	return found, err
 }
 
 // Open streams an object. Its body can break in the middle, which is an error of the reader's; an object that is not there is
@@ -132,8 +120,8 @@ func (c *Client) Head(ctx context.Context, key string) (size int64, found bool, 
 }
 
 // Probe asks whether the bucket answers: a HEAD of "<prefix>/", for which "not found" is as good as "found" (contract B8). Since a HEAD
-// cannot say what was not found, a GET of the same key does: a missing bucket and an unknown access key are faults. Each is one attempt;
-// whoever probes decides when to ask again.
+// cannot say what was not found, or why it is refused, a GET of the same key does: a missing bucket and an unknown access key are faults, named
+// with the store's own code. Each is one attempt; whoever probes decides when to ask again.
 func (c *Client) Probe(ctx context.Context, prefix string) error {
 	key := prefix + "/"
 	try, cancel := context.WithTimeoutCause(ctx, c.o.AnswerTimeout, errDeadline)
@@ -145,21 +133,26 @@ func (c *Client) Probe(ctx context.Context, prefix string) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s %s: %w", OpHead, key, context.Cause(ctx))
 	}
-	if err := error(c.failure(OpHead, key, err)); !absent(err) {
-		return err
+	head := c.failure(OpHead, key, err)
+	if !absent(head) && head.Status != http.StatusForbidden {
+		return head
 	}
 	out, err := c.api.GetObject(try, &s3.GetObjectInput{Bucket: aws.String(c.o.Bucket), Key: aws.String(key)})
+	var get *Error
 	if err == nil {
-		return out.Body.Close()
+		err = out.Body.Close()
+	} else if get = c.failure(OpGet, key, err); absent(get) || head.Status == http.StatusNotFound && hidden(get) == nil {
+		err, get = nil, nil
 	}
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return fmt.Errorf("%s %s: %w", OpGet, key, context.Cause(ctx))
+	case get != nil && (head.Status == http.StatusNotFound || get.Code != ""):
+		return get
+	case head.Status == http.StatusForbidden:
+		return head
 	}
-	failure := c.failure(OpGet, key, err)
-	if absent(failure) || failure.Status == http.StatusForbidden && failure.Code == "AccessDenied" {
-		return nil // a store hides so what it may not list
-	}
-	return failure
+	return err
 }
 
 // Listed is one object of a listing.

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"queen/internal/fakes3"
 )
@@ -50,20 +51,35 @@ func TestP31PermitIsAskedBeforeEachAttempt(t *testing.T) {
 	}
 }
 
-// Whether a large object is there is learned without reading it.
-func TestPresent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBucket(t, fakes3.Options{}, nil)
-		b.s3.Put("large", pattern(1<<20))
-		b.s3.Put("empty", nil)
-		for key, want := range map[string]bool{"large": true, "empty": true, "absent": false} {
-			if there, err := b.Present(t.Context(), key); there != want || err != nil {
-				t.Errorf("%s: %v, %v", key, there, err)
-			}
-		}
-		b.s3.Script(fakes3.Rule{Op: "get", Status: 403, Code: "AccessDenied"})
-		if _, err := b.Present(t.Context(), "large"); err == nil {
-			t.Error("a refused look is no answer")
-		}
-	})
+// An attempt that ran into a time limit is the last one while what the caller holds is waited for; one that fails soon is made again.
+func TestSlowAttemptIsTheLastWhileWanted(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		rule   func() fakes3.Rule
+		wanted bool
+		sent   int
+		most   time.Duration
+	}{
+		{"no answer, wanted", func() fakes3.Rule { return fakes3.Rule{Hold: make(chan struct{})} }, true, 1, 61 * time.Second},
+		{"stalled, wanted", func() fakes3.Rule { return fakes3.Rule{Stall: make(chan struct{})} }, true, 1, 121 * time.Second},
+		{"no answer", func() fakes3.Rule { return fakes3.Rule{Hold: make(chan struct{})} }, false, 6, 391 * time.Second},
+		{"busy, wanted", func() fakes3.Rule { return fakes3.Rule{Status: 503} }, true, 6, 32 * time.Second},
+		{"cut, wanted", func() fakes3.Rule { return fakes3.Rule{Cut: fakes3.CutBefore} }, true, 6, 32 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBucket(t, fakes3.Options{}, func(o *ClientOptions) { o.Wanted = func() bool { return c.wanted } })
+				b.s3.Script(c.rule())
+				var err error
+				within(t, 0, c.most, func() { err = b.Put(t.Context(), "k", "text/plain", pattern(1<<20)) })
+				var e *Error
+				if !errors.As(err, &e) || !e.Retryable {
+					t.Errorf("got %v", err)
+				}
+				if n := len(b.s3.Requests()); n != c.sent {
+					t.Errorf("%d attempts, want %d", n, c.sent)
+				}
+			})
+		})
+	}
 }

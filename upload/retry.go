@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 )
 
@@ -17,6 +18,11 @@ const (
 var errDeadline = errors.New("the attempt took too long")
 
 // retry makes attempts until one succeeds, one fails for good, ctx ends, or they are used up. Each has a deadline of its own.
+//
+// An attempt that ran into a time limit is the last one while somebody waits for what the caller holds (Wanted): a store that accepts and never
+// answers would hold it for all attempts, minutes each. Attempts that fail soon are made again here: their waits are 31 s together unless the
+// store asks for more, and to give up a multipart upload for one busy answer would send all of its parts again.
+//
 // It returns nil, ctx's cause or the permit's refusal with the request named, or the *Error of the last attempt.
 func (c *Client) retry(ctx context.Context, op Op, key string, attempt func(ctx context.Context) error) error {
 	step := firstStep
@@ -38,7 +44,9 @@ func (c *Client) retry(ctx context.Context, op Op, key string, attempt func(ctx 
 		if late && e.Status < 300 {
 			e.Retryable, e.Err = true, fmt.Errorf("%w: over %v", errDeadline, c.o.RequestTimeout)
 		}
-		if !e.Retryable || n >= c.o.Attempts {
+		var limit net.Error
+		slow := late || errors.As(err, &limit) && limit.Timeout()
+		if !e.Retryable || n >= c.o.Attempts || slow && c.o.Wanted() {
 			return e
 		}
 		if err := sleep(ctx, max(c.jitter(step), e.RetryAfter)); err != nil {

@@ -336,3 +336,53 @@ func TestP36RefusedLookIsAbsent(t *testing.T) {
 		}
 	})
 }
+
+// What the place of a manifest says of an earlier life: with an intent of our own, the same bounds are our own attempt.
+func TestOtherLife(t *testing.T) {
+	id := Identity{Sink: "default", Tenant: testTenant, Queue: "orders"}
+	synctest.Test(t, func(t *testing.T) {
+		b := newBucket(t, fakes3.Options{}, nil)
+		in := testIntent()
+		look := func(id Identity, own *stages.Intent) (bool, error) {
+			_, other, err := b.OtherLife(t.Context(), id, in.Prefix, in.K, own)
+			return other, err
+		}
+		if other, err := look(id, nil); other || err != nil {
+			t.Errorf("nothing there: %v %v", other, err)
+		}
+		if _, err := send(t.Context(), newTestStage(b, 5<<20, nil), testJob(), pattern(1000)); err != nil {
+			t.Fatal(err)
+		}
+		written, ended, started := in, in, in
+		written.At, written.Writer, written.Compression = "later", "another", "gzip"
+		ended.End++
+		started.Start--
+		for _, c := range []struct {
+			name string
+			id   Identity
+			own  *stages.Intent
+			want bool
+		}{
+			{"no intent", id, nil, true}, {"own", id, &in, false}, {"own, written otherwise", id, &written, false}, {"end", id, &ended, true},
+			{"start", id, &started, true}, {"sink", Identity{"other", id.Tenant, id.Queue}, &in, true},
+		} {
+			if other, err := look(c.id, c.own); other != c.want || err != nil {
+				t.Errorf("%s: %v %v", c.name, other, err)
+			}
+		}
+		b.s3.Script(fakes3.Rule{Op: "get", Times: 1, Status: 403, Code: "AccessDenied"}, fakes3.Rule{Op: "get", Times: 1, Status: 403},
+			fakes3.Rule{Op: "get", Times: 1, Status: 404, Code: "NoSuchBucket"}, fakes3.Rule{Op: "get", Times: 6, Status: 500})
+		if other, err := look(id, nil); other || err != nil {
+			t.Errorf("AccessDenied: %v %v", other, err)
+		}
+		for _, what := range []string{"403 without a code", "NoSuchBucket", "500"} {
+			if other, err := look(id, nil); other || err == nil {
+				t.Errorf("%s: %v %v", what, other, err)
+			}
+		}
+		b.s3.Put(testManifest, []byte("{}"))
+		if other, err := look(id, &in); !other || err != nil {
+			t.Errorf("unreadable: %v %v", other, err)
+		}
+	})
+}
