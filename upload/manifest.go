@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"queen/internal/jsontext"
 	"queen/stages"
 )
 
@@ -116,32 +117,7 @@ func intField(dst []byte, name string, value int64) []byte {
 	return strconv.AppendInt(dst, value, 10)
 }
 
-// appendString writes s as a JSON string with the escapes of docs/formats.md 7.2 and no other: not those of encoding/json,
-// which also escapes <, > and & and replaces bytes.
+// appendString writes s as a JSON string with the escapes of docs/formats.md 7.2 and no other.
 func appendString(dst []byte, s string) []byte {
-	const digits = "0123456789abcdef"
-	dst = append(dst, '"')
-	for i := range len(s) {
-		switch c := s[i]; c {
-		case '"', '\\':
-			dst = append(dst, '\\', c)
-		case '\b':
-			dst = append(dst, '\\', 'b')
-		case '\f':
-			dst = append(dst, '\\', 'f')
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		case '\r':
-			dst = append(dst, '\\', 'r')
-		case '\t':
-			dst = append(dst, '\\', 't')
-		default:
-			if c < 0x20 {
-				dst = append(dst, '\\', 'u', '0', '0', digits[c>>4], digits[c&15])
-			} else {
-				dst = append(dst, c)
-			}
-		}
-	}
-	return append(dst, '"')
+	return append(jsontext.AppendEscaped(append(dst, '"'), s), '"')
 }

@@ -164,7 +164,7 @@ func unescape(s []byte) (byte, int) {
 	if len(s) < 6 || string(s[:4]) != `\u00` {
 		return 0, 0
 	}
-	hi, lo := bytes.IndexByte([]byte("01"), s[4]), bytes.IndexByte([]byte(hexDigits), s[5])
+	hi, lo := bytes.IndexByte([]byte("01"), s[4]), bytes.IndexByte([]byte("0123456789abcdef"), s[5])
 	if hi < 0 || lo < 0 {
 		return 0, 0
 	}

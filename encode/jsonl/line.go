@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"queen/encode/rows"
+	"queen/internal/jsontext"
 	"queen/stages"
 )
 
@@ -50,7 +51,7 @@ func (l *lines) Append(dst []byte, name string, h stages.Header, body stages.Bod
 	if l.prefix == nil || name != l.partition {
 		l.partition = name
 		l.prefix = append(l.prefix[:0], partPartition...)
-		l.prefix = appendEscaped(l.prefix, name)
+		l.prefix = jsontext.AppendEscaped(l.prefix, name)
 		l.prefix = append(l.prefix, partOffset...)
 	}
 	l.middle = append(l.middle[:0], partTS...)
@@ -81,7 +82,7 @@ func (l *lines) record(rec stages.Record, err error) bool {
 	dst := append(l.dst, l.prefix...)
 	dst = strconv.AppendInt(dst, rec.Offset, 10)
 	dst = append(dst, partTxID...)
-	dst = appendEscaped(dst, rec.TxID)
+	dst = jsontext.AppendEscaped(dst, rec.TxID)
 	dst = append(dst, l.middle...)
 	dst = appendPayload(dst, rec.Payload, l.flags)
 	l.dst = append(dst, partEnd...)
@@ -118,43 +119,11 @@ func appendLossy(dst, stored []byte) []byte {
 		if r == utf8.RuneError && n == 1 {
 			dst = utf8.AppendRune(dst, utf8.RuneError)
 		} else {
-			dst = appendEscaped(dst, stored[:n])
+			dst = jsontext.AppendEscaped(dst, stored[:n])
 		}
 		stored = stored[n:]
 	}
 	return dst
-}
-
-const hexDigits = "0123456789abcdef"
-
-// appendEscaped writes s as the inside of a JSON string: quote, backslash and bytes below 0x20, and nothing else.
-func appendEscaped[S string | []byte](dst []byte, s S) []byte {
-	start := 0
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if c >= 0x20 && c != '"' && c != '\\' {
-			continue
-		}
-		dst = append(dst, s[start:i]...)
-		start = i + 1
-		switch c {
-		case '"', '\\':
-			dst = append(dst, '\\', c)
-		case '\b':
-			dst = append(dst, '\\', 'b')
-		case '\f':
-			dst = append(dst, '\\', 'f')
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		case '\r':
-			dst = append(dst, '\\', 'r')
-		case '\t':
-			dst = append(dst, '\\', 't')
-		default:
-			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
-		}
-	}
-	return append(dst, s[start:]...)
 }
 
 const dayMicros = 24 * 60 * 60 * 1_000_000

@@ -75,48 +75,66 @@ func hex4(s []byte) rune {
 	return rune(hex(s[0])<<12 | hex(s[1])<<8 | hex(s[2])<<4 | hex(s[3]))
 }
 
-// AppendQuoted appends s as a JSON string. Escaped are the quote, the backslash, \b \f \n \r \t and other bytes below 0x20 as
-// \u00xx with lower-case digits, and nothing else; bytes of s that are not UTF-8 become U+FFFD, so that the result is JSON.
+// AppendQuoted appends s as a JSON string, escaped as AppendEscaped does; bytes of s that are not UTF-8 become U+FFFD, so that the result is
+// JSON whatever s holds.
 func AppendQuoted[T string | []byte](dst []byte, s T) []byte {
 	dst = append(dst, '"')
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= utf8.RuneSelf {
-			r, n := decodeRune(s[i:])
-			dst = utf8.AppendRune(dst, r)
-			i += n
-			continue
-		}
-		i++
-		switch {
-		case c == '"' || c == '\\':
-			dst = append(dst, '\\', c)
-		case c >= 0x20:
-			dst = append(dst, c)
-		default:
-			dst = appendControl(dst, c)
+	for len(s) > 0 {
+		valid := validPrefix(s)
+		dst = AppendEscaped(dst, s[:valid])
+		if s = s[valid:]; len(s) > 0 {
+			dst = utf8.AppendRune(dst, utf8.RuneError)
+			s = s[1:]
 		}
 	}
 	return append(dst, '"')
 }
 
-func decodeRune[T string | []byte](s T) (rune, int) {
-	return utf8.DecodeRune([]byte(s[:min(len(s), utf8.UTFMax)]))
+// validPrefix returns how many bytes of s are whole UTF-8 characters.
+func validPrefix[T string | []byte](s T) int {
+	for i := 0; i < len(s); {
+		if s[i] < utf8.RuneSelf {
+			i++
+			continue
+		}
+		r, n := utf8.DecodeRune([]byte(s[i:min(len(s), i+utf8.UTFMax)]))
+		if r == utf8.RuneError && n == 1 {
+			return i
+		}
+		i += n
+	}
+	return len(s)
 }
 
-func appendControl(dst []byte, c byte) []byte {
-	switch c {
-	case '\b':
-		return append(dst, '\\', 'b')
-	case '\f':
-		return append(dst, '\\', 'f')
-	case '\n':
-		return append(dst, '\\', 'n')
-	case '\r':
-		return append(dst, '\\', 'r')
-	case '\t':
-		return append(dst, '\\', 't')
+const hexDigits = "0123456789abcdef"
+
+// AppendEscaped appends s as the inside of a JSON string. Escaped are the quote, the backslash, \b \f \n \r \t and other bytes below 0x20 as
+// \u00xx with lower-case digits, and nothing else (docs/formats.md 7.2): not what encoding/json escapes besides, and no byte is replaced.
+func AppendEscaped[T string | []byte](dst []byte, s T) []byte {
+	start := 0
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c >= 0x20 && c != '"' && c != '\\' {
+			continue
+		}
+		dst = append(dst, s[start:i]...)
+		start = i + 1
+		switch c {
+		case '"', '\\':
+			dst = append(dst, '\\', c)
+		case '\b':
+			dst = append(dst, '\\', 'b')
+		case '\f':
+			dst = append(dst, '\\', 'f')
+		case '\n':
+			dst = append(dst, '\\', 'n')
+		case '\r':
+			dst = append(dst, '\\', 'r')
+		case '\t':
+			dst = append(dst, '\\', 't')
+		default:
+			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+		}
 	}
-	const digits = "0123456789abcdef"
-	return append(dst, '\\', 'u', '0', '0', digits[c>>4], digits[c&15])
+	return append(dst, s[start:]...)
 }
