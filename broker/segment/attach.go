@@ -79,8 +79,8 @@ func (s *Store) Last(queue stages.QueueID) stages.Micros {
 // missing are written; the folders of all other queues go too, since they were made by entries that the state will apply
 // again. Call it once, after the last Attach and before the first Append.
 func (s *Store) Settle() error {
-	if err := s.o.FS.MkdirAll(s.o.Dir, 0o755); err != nil {
-		return fmt.Errorf("make %s: %w", s.o.Dir, err)
+	if err := s.makeDir(s.o.Dir); err != nil {
+		return err
 	}
 	for _, a := range s.unsettled {
 		if err := a.settle(); err != nil {

@@ -86,10 +86,9 @@ func (s *Store) openForAppend(q *queueLog, tail Tail) error {
 		return err
 	}
 	if !q.made {
-		if err := s.o.FS.MkdirAll(q.dir, 0o755); err != nil {
-			return fmt.Errorf("make %s: %w", q.dir, err)
+		if err := s.makeDir(q.dir); err != nil {
+			return err
 		}
-		s.markDir(s.o.Dir)
 		q.made = true
 	}
 	path := s.o.FS.PathJoin(q.dir, segmentName(tail.Seg))
@@ -157,6 +156,16 @@ func (s *Store) closeOldest() (bool, error) {
 		oldest.owner.file = nil
 	}
 	return true, oldest.close()
+}
+
+// makeDir makes a folder of the store, or the store's own. Both names up from there may be new. What a Sync finds to do before that is nothing.
+func (s *Store) makeDir(dir string) error {
+	if err := s.o.FS.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make %s: %w", dir, err)
+	}
+	s.markDir(s.o.FS.PathDir(s.o.Dir))
+	s.markDir(s.o.Dir)
+	return nil
 }
 
 // markDir notes that names in dir changed. Call it after the change: a Sync beside it that took the mark before would sync the

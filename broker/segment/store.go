@@ -117,7 +117,6 @@ func Open(o Options) (*Store, error) {
 		queues:  make(map[stages.QueueID]*queueLog),
 		files:   make(map[*appendFile]struct{}),
 	}
-	s.dirtyDirs = []string{o.FS.PathDir(o.Dir), o.Dir}
 	return s, nil
 }
 
