@@ -13,7 +13,7 @@ Showing nodes accounting for 9.50s, 100% of 9.50s total
       flat  flat%   sum%        cum   cum%
      4.00s 42.11% 42.11%      4.20s 44.21%  github.com/klauspost/compress/zstd.(*doubleFastEncoder).Encode
      2.00s 21.05% 63.16%      2.00s 21.05%  github.com/klauspost/compress/internal/race.ReadSlice[go.shape.uint8] (inline)
-     1.00s 10.53% 73.69%      1.10s 11.58%  queen/encode/jsonl.(*lines).record /work/encode/jsonl/line.go:95
+     1.00s 10.53% 73.69%      1.10s 11.58%  queen/encode/jsonl.(*lines).record /src/encode/jsonl/line.go:95
          0     0% 73.69%      1.10s 11.58%  runtime.mcall
      0.50s  5.26% 78.95%      0.50s  5.26%  queen/stages.noted[go.shape.*uint8,queen/stages.Chunk].Do
 `
@@ -23,7 +23,7 @@ func TestParse(t *testing.T) {
 	if err != nil || len(rows) != 5 {
 		t.Fatalf("%v %v", rows, err)
 	}
-	if rows[2] != (Row{10.53, 11.58, "queen/encode/jsonl.(*lines).record /work/encode/jsonl/line.go:95"}) {
+	if rows[2] != (Row{10.53, 11.58, "queen/encode/jsonl.(*lines).record /src/encode/jsonl/line.go:95"}) {
 		t.Errorf("%+v", rows[2])
 	}
 	for _, bad := range []string{"", "File: x\n", "flat  flat%\n 1s many% 1% 1s 1% f\n"} {
@@ -39,7 +39,7 @@ func TestPackage(t *testing.T) {
 		"github.com/klauspost/compress/zstd.(*blockEnc).encode":                "github.com/klauspost/compress/zstd",
 		"queen/stages.noted[go.shape.*uint8,queen/stages.Chunk].Do":            "queen/stages",
 		"slices.pdqsortCmpFunc[go.shape.struct { queen/stages.TS int64 }]":     "slices",
-		"queen/encode/jsonl.(*lines).record /work/main/encode/jsonl/line.go:9": "queen/encode/jsonl",
+		"queen/encode/jsonl.(*lines).record /src/encode/jsonl/line.go:9": "queen/encode/jsonl",
 		"golang.org/x/sync/errgroup.(*Group).Go.func1":                         "golang.org/x/sync/errgroup",
 		"gcWriteBarrier": "gcWriteBarrier",
 	} {
