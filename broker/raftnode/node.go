@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -142,6 +143,9 @@ func (n *Node) start(applied uint64) error {
 	if err := n.begin(alone); err != nil {
 		return fmt.Errorf("begin a cluster in %s: %w", n.o.Dir, err)
 	}
+	if err := n.belong(id); err != nil {
+		return err
+	}
 	state, err := standingAt(n.logs, applied)
 	if err == nil {
 		n.raft, err = n.run(config, transport, state)
@@ -233,6 +237,24 @@ func (n *Node) begin(members raft.Configuration) error {
 		return err
 	}
 	return n.logs.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(members)})
+}
+
+// belong refuses the folder of another node: raft would wait for ever for a leader that it may not become. The members are those of entry 1:
+// no entry changes them yet.
+func (n *Node) belong(id raft.ServerID) error {
+	members, err := firstMembers(n.logs)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, s := range members.Servers {
+		if s.ID == id {
+			return nil
+		}
+		names = append(names, string(s.ID))
+	}
+	return fmt.Errorf("the raft log in %s is that of node %s, and this is node %s: give it its own number again (QUEEN_RAFT_NODE_ID), or use another folder",
+		n.o.Dir, strings.Join(names, ", "), id)
 }
 
 func (n *Node) config() *raft.Config {

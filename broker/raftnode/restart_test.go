@@ -47,6 +47,22 @@ func TestRestartReplays(t *testing.T) {
 	}
 }
 
+// The folder of node 1 is not that of node 2, and both are named.
+func TestFolderOfAnotherNode(t *testing.T) {
+	s := newMemStore()
+	n, err := tryOpen(&tape{}, on(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = tryOpen(&tape{}, func(o *Options) { on(s)(o); o.NodeID = "2" })
+	if err == nil || !strings.Contains(err.Error(), "that of node 1, and this is node 2") {
+		t.Errorf("opened as node 2: %v", err)
+	}
+}
+
 func TestRestartWithAHalfFullState(t *testing.T) {
 	s, m := newMemStore(), &tape{}
 	n := open(t, m, on(s))

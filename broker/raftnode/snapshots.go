@@ -24,20 +24,30 @@ func standingAt(l *logs, applied uint64) (standing, error) {
 	if applied == 0 {
 		return standing{}, nil
 	}
-	var first, last raft.Log
-	if err := l.GetLog(1, &first); err != nil {
+	members, err := firstMembers(l)
+	if err != nil {
 		return standing{}, err
 	}
-	if first.Type != raft.LogConfiguration {
-		return standing{}, fmt.Errorf("raft log entry 1 does not name the members of the cluster: %w", errEntryDamaged)
-	}
+	var last raft.Log
 	if err := l.GetLog(applied, &last); err != nil {
 		return standing{}, err
 	}
 	return standing{&raft.SnapshotMeta{
 		Version: raft.SnapshotVersionMax, ID: "state", Index: applied, Term: last.Term,
-		Configuration: raft.DecodeConfiguration(first.Data), ConfigurationIndex: 1,
+		Configuration: members, ConfigurationIndex: 1,
 	}}, nil
+}
+
+// firstMembers reads entry 1, which names the members of the cluster.
+func firstMembers(l *logs) (raft.Configuration, error) {
+	var first raft.Log
+	if err := l.GetLog(1, &first); err != nil {
+		return raft.Configuration{}, err
+	}
+	if first.Type != raft.LogConfiguration {
+		return raft.Configuration{}, fmt.Errorf("raft log entry 1 does not name the members of the cluster: %w", errEntryDamaged)
+	}
+	return raft.DecodeConfiguration(first.Data), nil
 }
 
 // Create refuses.
