@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -108,6 +109,9 @@ func waitForWindows(ctx context.Context, url string, out io.Writer) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.Canceled) {
+				return errors.New("ended before the window was in the bucket")
+			}
 			return fmt.Errorf("the records did not reach the bucket in %s: %w", patience, ctx.Err())
 		}
 	}

@@ -91,6 +91,9 @@ func lakeCommand(args, environ []string, out, errs io.Writer) int {
 	case err != nil:
 		fmt.Fprintf(errs, "queen: %v\n", err)
 		return exitFailed
+	case summary.Queues == 0 && options.Queue != "":
+		fmt.Fprintf(errs, "queen: no queue %q under %s/ in %s\n", options.Queue, options.Prefix, a.target)
+		return exitFailed
 	case summary.Queues == 0:
 		fmt.Fprintf(errs, "queen: no lake under %s/ in %s\n", options.Prefix, a.target)
 		return exitFailed

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"slices"
 
 	"queen/config"
 	"queen/node"
@@ -51,6 +52,10 @@ func run(args, environ []string, out, errs io.Writer) int {
 	if len(args) == 0 {
 		return serve(environ, errs)
 	}
+	if slices.ContainsFunc(args, func(a string) bool { return a == "--help" || a == "-h" }) {
+		fmt.Fprint(out, usage)
+		return exitOK
+	}
 	switch args[0] {
 	case "lake":
 		return lakeCommand(args[1:], environ, out, errs)
@@ -59,7 +64,7 @@ func run(args, environ []string, out, errs io.Writer) int {
 	case "version", "--version", "-v":
 		fmt.Fprintln(out, "queen "+version())
 		return exitOK
-	case "help", "--help", "-h":
+	case "help":
 		fmt.Fprint(out, usage)
 		return exitOK
 	}

@@ -53,6 +53,8 @@ func TestArguments(t *testing.T) {
 		{"settings --html", exitUsage, "", "settings takes"},
 		{"serve", exitUsage, "", "queen: no command serve"},
 		{"--port 1", exitUsage, "", "queen: no command --port"},
+		{"lake verify --help", exitOK, "queen lake verify", ""},
+		{"settings -h", exitOK, "queen settings", ""},
 		{"lake", exitUsage, "", "lake takes ls, cat or verify"},
 		{"lake ls", exitUsage, "", "needs a TARGET"},
 		{"lake ls a b", exitUsage, "", "one TARGET, not two: b"},
