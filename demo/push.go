@@ -37,7 +37,7 @@ func push(ctx context.Context, url string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "Queen answered: %.200s\n", answer)
+	fmt.Fprintf(out, "Queen answered: %.200s…\n", answer)
 	return nil
 }
 

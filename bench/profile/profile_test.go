@@ -36,11 +36,11 @@ func TestParse(t *testing.T) {
 func TestPackage(t *testing.T) {
 	for in, want := range map[string]string{
 		"runtime.mcall": "runtime",
-		"github.com/klauspost/compress/zstd.(*blockEnc).encode":                "github.com/klauspost/compress/zstd",
-		"queen/stages.noted[go.shape.*uint8,queen/stages.Chunk].Do":            "queen/stages",
-		"slices.pdqsortCmpFunc[go.shape.struct { queen/stages.TS int64 }]":     "slices",
-		"queen/encode/jsonl.(*lines).record /src/encode/jsonl/line.go:9": "queen/encode/jsonl",
-		"golang.org/x/sync/errgroup.(*Group).Go.func1":                         "golang.org/x/sync/errgroup",
+		"github.com/klauspost/compress/zstd.(*blockEnc).encode":            "github.com/klauspost/compress/zstd",
+		"queen/stages.noted[go.shape.*uint8,queen/stages.Chunk].Do":        "queen/stages",
+		"slices.pdqsortCmpFunc[go.shape.struct { queen/stages.TS int64 }]": "slices",
+		"queen/encode/jsonl.(*lines).record /src/encode/jsonl/line.go:9":   "queen/encode/jsonl",
+		"golang.org/x/sync/errgroup.(*Group).Go.func1":                     "golang.org/x/sync/errgroup",
 		"gcWriteBarrier": "gcWriteBarrier",
 	} {
 		if got := Package(in); got != want {
