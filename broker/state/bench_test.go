@@ -17,8 +17,10 @@ import (
 // BenchmarkApplyPush applies pushes of 100 records of 256 bytes to one partition, eight to an entry, on a real disk. One
 // operation is one record.
 func BenchmarkApplyPush(b *testing.B) {
-	for _, sent := range []bool{false, true} {
-		b.Run(fmt.Sprintf("ids sent=%v", sent), func(b *testing.B) { benchmarkPush(b, sent) })
+	for _, partitions := range []int{1, 100} {
+		for _, sent := range []bool{false, true} {
+			b.Run(fmt.Sprintf("partitions=%d, ids sent=%v", partitions, sent), func(b *testing.B) { benchmarkPush(b, partitions, sent) })
+		}
 	}
 }
 
@@ -31,7 +33,8 @@ func cpuTime(b *testing.B) int64 {
 	return u.Utime.Nano() + u.Stime.Nano()
 }
 
-func benchmarkPush(b *testing.B, sent bool) {
+// benchmarkPush applies pushes of 100 records, spread over so many partitions.
+func benchmarkPush(b *testing.B, partitions int, sent bool) {
 	segments, err := segment.Open(segment.Options{FS: vfs.Default, Dir: b.TempDir(), Generation: 1})
 	if err != nil {
 		b.Fatal(err)
@@ -47,15 +50,17 @@ func benchmarkPush(b *testing.B, sent bool) {
 	for len(entries)*records*pushes < b.N {
 		var commands []command.Command
 		for range pushes {
-			it := item{queue: "q", partition: "p"}
+			items := make([]item, partitions)
 			for i := range records {
+				it := &items[i%partitions]
+				it.queue, it.partition = "q", fmt.Sprint("p", i%partitions)
 				tx := ""
 				if sent {
 					tx = fmt.Sprintf("order-%d-%d", n, i)
 				}
 				it.messages = append(it.messages, tx+"="+payload)
 			}
-			commands = append(commands, pushOf(&n, 0, it))
+			commands = append(commands, pushOf(&n, 0, items...))
 		}
 		entries = append(entries, entry(stages.Micros(1_760_000_000_000_000)+stages.Micros(n), commands...))
 	}

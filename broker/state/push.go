@@ -160,13 +160,11 @@ func (tx *transaction) push(q *queue, a *preparedAppend) (AppendResult, error) {
 // dedup finds the records of an append that were stored before, remembers the others under the offsets that they will have,
 // and adds up their weight.
 func (tx *transaction) dedup(q *queue, p *partition, a *preparedAppend) (dups []Dup, weight int64, err error) {
-	ids, now := idTx{tx}, tx.now()
-	window := dedup.Seconds(q.row.Int(command.OptDedupWindowSeconds))
-	horizon := dedup.Horizon(q.row.Int(command.OptDedupWindowSeconds), q.row.Int(command.OptCompletedRetentionSeconds))
+	ids, now, times := idTx{tx}, tx.now(), q.idTimes()
 	next := p.Next
 	for i, r := range a.records {
-		if r.sent && window > 0 {
-			first, found, err := q.ids.Find(ids, p.ID, r.hash, now, window)
+		if r.sent && times.window > 0 {
+			first, found, err := q.ids.Find(ids, p.ID, r.hash, now, times.window)
 			if err != nil {
 				return nil, 0, err
 			}
@@ -176,7 +174,7 @@ func (tx *transaction) dedup(q *queue, p *partition, a *preparedAppend) (dups []
 			}
 		}
 		record := dedup.Record{Offset: next, Stamp: now, ID: r.id}
-		if err := q.ids.Insert(ids, p.ID, r.hash, record, horizon); err != nil {
+		if err := q.ids.Insert(ids, p.ID, r.hash, record, times.horizon); err != nil {
 			return nil, 0, err
 		}
 		next++

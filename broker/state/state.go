@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"queen/broker/command"
 	"queen/broker/dedup"
 	"queen/broker/segment"
 	"queen/stages"
@@ -99,6 +100,23 @@ type queue struct {
 	heads      segment.Tail // R rows count every frame below this place
 	dirty      []*partition
 	ids        *dedup.Index
+	times      idTimes
+}
+
+// idTimes is how long transaction ids of a queue count and are kept, as one row of it says: looked up once a row, not once an append.
+type idTimes struct {
+	of              *QueueRow
+	window, horizon stages.Micros
+}
+
+// idTimes returns the times of the queue's row as it is now.
+func (q *queue) idTimes() idTimes {
+	if q.times.of != q.row {
+		window := q.row.Int(command.OptDedupWindowSeconds)
+		q.times = idTimes{of: q.row, window: dedup.Seconds(window),
+			horizon: dedup.Horizon(window, q.row.Int(command.OptCompletedRetentionSeconds))}
+	}
+	return q.times
 }
 
 // partition is what RAM holds of a partition.
