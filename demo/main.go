@@ -1,5 +1,5 @@
 // Command demo is Queen and an S3 store in one process: it pushes three records, waits until they are in the bucket, and shows what
-// lies there. It needs nothing installed and no network; everything it writes is in one folder, which it names.
+// lies there. Once it is built it needs nothing installed and no network; everything it writes is in one folder, which it names.
 //
 // The store is versitygw on a folder, so that each object is a plain file. It is a module of its own because the broker must not
 // link a store.
