@@ -63,9 +63,9 @@ type Options struct {
 	Slot Slot
 }
 
-// Slot is one window's share of what the node has for writing. Give is safe without Take, and twice.
+// Slot is one window's share of the node's memory: Take waits for all that the window needs. Give is safe without Take, and twice.
 type Slot interface {
-	Take(ctx context.Context) error
+	Take(ctx context.Context, w stages.Window) error
 	Give()
 }
 
@@ -86,7 +86,7 @@ func (b *Begin) Do(ctx context.Context, w stages.Window, emit func(*stages.Job) 
 	if err := b.o.Turns.take(ctx); err != nil {
 		return err
 	}
-	if err := b.o.Slot.Take(ctx); err != nil {
+	if err := b.o.Slot.Take(ctx, w); err != nil {
 		return err
 	}
 	job := &stages.Job{Queue: b.g.queue, Redo: w.Why == stages.Redo}
@@ -157,7 +157,7 @@ func (b *Begin) redo(ctx context.Context, w stages.Window, job *stages.Job) erro
 			return err
 		}
 	}
-	return b.await(ctx, job.Intent.NotBefore)
+	return b.await(ctx, w, job.Intent.NotBefore)
 }
 
 // known asks Known, after what no binary may take for known (contract B1).
@@ -173,11 +173,11 @@ func (b *Begin) known(in stages.Intent) (stages.Intent, error) {
 // read through the log after it; and since that claim the old owner begins nothing.
 //
 // Nothing is written meanwhile, so the slot is for others.
-func (b *Begin) await(ctx context.Context, t stages.Micros) error {
+func (b *Begin) await(ctx context.Context, w stages.Window, t stages.Micros) error {
 	for waited := false; ; waited = true {
 		left := t.Sub(b.g.log.Safe())
 		if left <= 0 && waited {
-			return b.o.Slot.Take(ctx)
+			return b.o.Slot.Take(ctx, w)
 		}
 		if left <= 0 {
 			return nil

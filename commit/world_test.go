@@ -137,8 +137,8 @@ func (p *proc) known(in stages.Intent) (stages.Intent, error) {
 	return in, nil
 }
 
-func (w *world) Take(context.Context) error { return nil }
-func (w *world) Give()                      {}
+func (w *world) Take(context.Context, stages.Window) error { return nil }
+func (w *world) Give()                                     {}
 
 func (w *world) Committed(c commit.Committed) {
 	w.printf("committed k=%d end=%d records=%d redo=%v", c.Pointer.K, c.Pointer.End, c.Pointer.Records, c.Redo)

@@ -5,21 +5,32 @@ import (
 	"time"
 )
 
-// activity is what a queue's row is doing. Of the four exactly one holds, and these are all ways between them:
+// activity is what a queue's row is doing. Of the five exactly one holds, and these are all ways between them:
 //
-//	idle      -> live       wake: discovery has found something, or the row is new
-//	sleeping  -> live       its timer, or lostLease
-//	live      -> idle       rest: nothing left to do
-//	live      -> sleeping   sleep: nothing to do before a timer, or ever
-//	idle, sleeping -> forgotten   the queue does not exist any more and nothing of it is held
+//	idle, sleeping -> live       wake: a window is due, or the row is new; its timer; lostLease; a drain that has to finish something
+//	idle, sleeping -> in line    the same, while as many are live as may be
+//	in line        -> live       its turn
+//	live           -> idle       rest: nothing left to do
+//	live           -> sleeping   sleep: nothing to do before a timer, or ever
+//	idle, sleeping -> forgotten  the queue does not exist any more and nothing of it is held
 type activity uint8
 
 const (
 	idle activity = iota
+	inLine
 	live
 	sleeping
 	forgotten
 )
+
+// mostLive bounds how many rows are live at once: more would only wait for memory, each with a pipeline.
+const mostLive = 32
+
+// crew is the goroutines of the rows that are live, and the rows in line for one.
+type crew struct {
+	live int
+	line []*queue
+}
 
 // wake says that there is something to do. Discovery calls it; it does not block. Who sleeps is not woken: it looks by itself when its time has
 // come.
@@ -32,25 +43,87 @@ func (q *queue) wake() {
 	}
 }
 
-// start starts the goroutine of a row that has none. The lock is held.
+// start makes a row live that is not, or puts it in line. The lock is held.
 func (q *queue) start() {
-	if q.activity != idle && q.activity != sleeping {
+	if q.activity != idle && q.activity != sleeping || q.s.stopping() && !q.unfinished() {
 		return
 	}
-	if q.s.spawn(q.live) {
+	if a, ok := q.s.enlist(q); ok {
 		q.stopTimer()
-		q.activity = live
+		q.activity = a
 	}
 }
 
-// rest ends live if nothing is left to do.
-func (q *queue) rest() bool {
+// unfinished says that something of the row has to be done before the sink ends: a window whose intent is written, or one that the drain
+// wants closed. The lock is held.
+func (q *queue) unfinished() bool {
+	return q.adopted != nil && (q.adopted.ledger.Open() || !q.adopted.stale && q.adopted.cutter.Wanted())
+}
+
+// enlist gives a row a goroutine or a place in line. It does neither when the sink is over.
+func (s *Sink) enlist(q *queue) (activity, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.work == nil {
+		return 0, false
+	}
+	if s.crew.live == mostLive {
+		s.crew.line = append(s.crew.line, q)
+		return inLine, true
+	}
+	s.crew.live++
+	ctx := s.work
+	s.running.Go(func() {
+		for next := q; next != nil; next = s.nextInLine() {
+			next.live(ctx)
+		}
+	})
+	return live, true
+}
+
+// nextInLine takes the row whose turn it is; nil ends the goroutine that asked.
+func (s *Sink) nextInLine() *queue {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.crew.line) == 0 {
+		s.crew.live--
+		return nil
+	}
+	q := s.crew.line[0]
+	s.crew.line = s.crew.line[1:]
+	return q
+}
+
+// wanted says that somebody waits for memory or for a turn: a pass whose request ran into a time limit has to end.
+func (s *Sink) wanted() bool {
+	s.mu.Lock()
+	line := len(s.crew.line) > 0
+	s.mu.Unlock()
+	return line || s.shared.budget.Waiting()
+}
+
+// attend begins a turn of live: whatever wakes the row from now on makes it look again. It is false when the sink stops and the row has
+// nothing to finish.
+func (q *queue) attend() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.woken && (!q.s.stopping() || q.adopted.at.Redo != nil) {
-		q.woken = false
+	q.activity, q.woken = live, false
+	if q.s.stopping() && !q.unfinished() {
+		q.activity = idle
+		q.drained()
 		return false
 	}
+	return true
+}
+
+// rest ends live if nothing has come up meanwhile.
+func (q *queue) rest(a *adopted) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if (q.woken || a.stale) && !q.s.stopping() {
+		return false
+	}
+	a.feed.Done()
 	q.activity = idle
 	if q.s.stopping() {
 		q.drained()
@@ -61,16 +134,23 @@ func (q *queue) rest() bool {
 // never is a wait that only a stop or a restart of the sink ends.
 const never = time.Duration(math.MaxInt64)
 
-// sleep ends live until a timer starts it again.
-func (q *queue) sleep(d time.Duration) {
+// sleep ends live until a timer starts it again. It is false while the sink stops and the attempt is to be repeated: the sink waits for
+// goroutines, and not for timers.
+func (q *queue) sleep(v verdict) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.activity, q.failures = sleeping, 0 // who has slept begins anew
-	if d == never || q.s.stopping() {
-		return
+	if q.s.stopping() && !v.rest {
+		return false
+	}
+	q.activity = sleeping
+	if v.rest {
+		q.failures = 0 // who has rested begins anew
+	}
+	if v.wait == never || q.s.stopping() {
+		return true
 	}
 	var timer *time.Timer
-	timer = time.AfterFunc(d, func() {
+	timer = time.AfterFunc(v.wait, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		if q.timer == timer { // else it was stopped too late
@@ -78,6 +158,7 @@ func (q *queue) sleep(d time.Duration) {
 		}
 	})
 	q.timer = timer
+	return true
 }
 
 // stopTimer ends the wait of a sleeping row. The lock is held.

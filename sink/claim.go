@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"queen/commit"
+	"queen/source"
 	"queen/stages"
 	"queen/upload"
+	"queen/window"
 )
 
 // maxKVKey is the longest key that the store takes, in bytes.
@@ -61,18 +63,41 @@ func (q *queue) prepare(ctx context.Context) (*adopted, error) {
 	if a.at, err = a.ledger.Adopt(ctx, q.s.cfg.Start == "latest"); err != nil {
 		return nil, fmt.Errorf("adopt queue %q: %w", q.name, err)
 	}
-	q.mu.Lock()
-	q.woken = a.at.Redo != nil // else discovery says whether there is anything
-	q.mu.Unlock()
+	if a.cutter, err = window.New(q.s.rules(), a.at.At, a.at.K+1, a.at.Redo); err != nil {
+		return nil, &commit.Error{Kind: commit.Fatal, Err: err}
+	}
 	q.s.raise(q, restored{a.at})
-	a.feed = q.s.discovery.Watch(info.ID, a.at.At, q.wake)
+	a.reading = q.reading(a.at)
+	a.feed = q.s.discovery.Watch(info.ID, filler{a.cutter, a.reading}, q.wake)
 	q.mu.Lock()
 	q.adopted, q.partitions = a, info.Partitions
 	q.mu.Unlock()
-	if a.at.Redo != nil {
-		a.feed.Start()
-	}
 	return a, nil
+}
+
+// filler is the row's window as discovery fills it.
+type filler struct {
+	*window.Cutter
+	before func(stages.Batch)
+}
+
+var _ source.Filler = filler{}
+
+// Fill implements source.Filler.
+func (f filler) Fill(b stages.Batch) (due bool, err error) {
+	f.before(b)
+	return f.Cutter.Fill(b)
+}
+
+// reading returns what notes the first record of a queue that starts at its beginning: up to there the lake is complete.
+func (q *queue) reading(at commit.Position) func(stages.Batch) {
+	first := at.K == 0 && at.Redo == nil
+	return func(b stages.Batch) {
+		if first && len(b.Marks) > 0 {
+			q.s.raise(q, firstSeen{b.Marks[0].TS})
+			first = false
+		}
+	}
 }
 
 // vanish gives back what is held of a queue that does not exist. Its rows stay: should it come back, k goes on.
@@ -226,7 +251,7 @@ func (q *queue) compare(info stages.QueueInfo, exists bool) {
 	}
 	q.outdate()
 	if q.pass != nil {
-		q.pass.drain(false)
+		q.pass.drain()
 		return
 	}
 	q.start()
@@ -236,7 +261,7 @@ func (q *queue) compare(info stages.QueueInfo, exists bool) {
 func (q *queue) forget() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.activity == live || q.current() != nil || q.lease.Held() {
+	if q.activity == live || q.activity == inLine || q.current() != nil || q.lease.Held() {
 		return false
 	}
 	q.activity = forgotten

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"queen/stages"
 )
 
 // untilDrain returns a context that ends with ctx or when a drain begins.
@@ -94,22 +96,29 @@ func (s *Sink) Drain(ctx context.Context) error {
 	}
 }
 
-// beginDrain ends the reading of a queue. An open window of a MiB or more, or of a queue that is behind, is closed and finished; a smaller
-// one is left to the next life.
+// beginDrain ends the reading of a queue. An open window of a MiB or more, or of a queue that is behind, is closed and finished, and so is
+// whatever has an intent; a smaller window is left to the next life.
 func (q *queue) beginDrain() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.stopTimer()
-	if q.pass == nil {
-		if q.activity != live && !(q.adopted != nil && q.adopted.ledger.Open()) {
-			q.drained()
+	if a := q.current(); a != nil && (q.pass != nil || a.cutter.Open()) {
+		buffered := a.cutter.Status().Weight
+		lag, _ := q.lag()
+		aged := lag >= 10*time.Second
+		worth := buffered >= 1<<20 || buffered > 0 && aged
+		q.s.raise(q, draining{buffered: buffered, aged: aged, closing: worth, state: q.status.now()})
+		if worth {
+			a.cutter.Force(stages.Drain)
 		}
-		return
 	}
-	buffered := q.pass.cutter.Status().Weight
-	lag, _ := q.lag()
-	aged := lag >= 10*time.Second
-	worth := buffered >= 1<<20 || buffered > 0 && aged
-	q.s.raise(q, draining{buffered: buffered, aged: aged, closing: worth, state: q.status.now()})
-	q.pass.drain(worth)
+	switch {
+	case q.pass != nil:
+		q.pass.drain()
+	case q.activity == live || q.activity == inLine:
+	case q.unfinished():
+		q.start()
+	default:
+		q.drained()
+	}
 }

@@ -37,6 +37,8 @@ type world struct {
 	s3   *fakes3.Server
 	logs lockedBuffer
 	now  stages.Now // of the sinks; nil = the test's
+
+	shared *Shared // of the lives; nil = each has its own
 }
 
 // inWorld runs a test on simulated time.
@@ -86,7 +88,7 @@ func (w *world) start(change func(*config.Sink)) *life {
 		now = time.Now
 	}
 	s, err := New(Options{Config: cfg, Log: w.mem, KV: gate{w.mem.kv, l}, Queues: w.mem, Now: now, Logger: zerolog.New(&w.logs),
-		Dial: l.dial, Abort: l.kill})
+		Dial: l.dial, Abort: l.kill, Shared: w.shared})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -1,8 +1,12 @@
 package sink
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"time"
+
+	"queen/upload"
 )
 
 // leastLimit is the shortest lag in which a queue may be and healthy all the same.
@@ -47,6 +51,7 @@ type bucketStatus struct {
 	mu      sync.Mutex
 	checked time.Time
 	err     error
+	mute    chan struct{} // closed by the next probe that is answered; nil while the last one was
 	looked  time.Time
 }
 
@@ -56,8 +61,42 @@ func (b *bucketStatus) hear(event any, now time.Time) {
 	switch e := event.(type) {
 	case probed:
 		b.checked, b.err = now, e.err
+		b.setMute(silent(e.err))
 	case seen:
 		b.looked = now
+	}
+}
+
+// silent says that the store gave no answer at all. Whatever it answers, a window may still find its way.
+func silent(err error) bool {
+	e, ok := errors.AsType[*upload.Error](err)
+	return ok && e.Status == 0
+}
+
+// setMute notes whether the last probe had no answer. The lock is held.
+func (b *bucketStatus) setMute(mute bool) {
+	switch {
+	case mute && b.mute == nil:
+		b.mute = make(chan struct{})
+	case !mute && b.mute != nil:
+		close(b.mute)
+		b.mute = nil
+	}
+}
+
+// answering waits while the bucket is mute: a window that waited for such a store with memory in its hands would slow every other bucket.
+func (b *bucketStatus) answering(ctx context.Context) error {
+	b.mu.Lock()
+	mute := b.mute
+	b.mu.Unlock()
+	if mute == nil {
+		return nil
+	}
+	select {
+	case <-mute:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

@@ -18,7 +18,7 @@ const (
 	requestDeadline = 120 * time.Second // of one request to the store: how long an old owner's may still be under way
 )
 
-// verdict is what follows an error: when to try again, and whether the goroutine ends meanwhile.
+// verdict is what follows an error: when to try again, and whether that is a new beginning or the same attempt once more.
 type verdict struct {
 	wait time.Duration
 	rest bool
@@ -108,7 +108,7 @@ func (q *queue) fault() (open bool, before int) {
 	return open, before
 }
 
-// again keeps the goroutine: the attempt is repeated after a wait.
+// again repeats the attempt after a wait.
 func (q *queue) again(err error, wait time.Duration) verdict {
 	q.s.raise(q, waiting{"pass", err})
 	return verdict{wait: wait}

@@ -167,7 +167,7 @@ func TestSlots(t *testing.T) {
 		l := w.start(func(c *config.Sink) { c.Queues, c.TargetBytes = names, 4<<10 })
 		most := int64(0)
 		w.until(5*time.Minute, "all", func() bool {
-			most = max(most, l.s.slots.charged())
+			most = max(most, l.s.shared.budget.Used())
 			for _, n := range names {
 				if l.k(n) < 3 {
 					return false
@@ -179,8 +179,8 @@ func TestSlots(t *testing.T) {
 			w.audit(n)
 		}
 		l.stop()
-		if l.s.slots.charged() != 0 || most > 64<<20 {
-			t.Errorf("charged %d at the end, %d at most", l.s.slots.charged(), most)
+		if l.s.shared.budget.Used() != 0 || most > 64<<20 {
+			t.Errorf("charged %d at the end, %d at most", l.s.shared.budget.Used(), most)
 		}
 	})
 }

@@ -2,7 +2,6 @@ package sink
 
 import (
 	"context"
-	"math"
 	"sync"
 	"time"
 
@@ -16,18 +15,19 @@ import (
 
 // queue is one queue of a sink.
 //
-// A queue that has nothing to do is this row and nothing else. It has a goroutine, live, from the moment there is something to do (a claim,
-// a redo, records below the ceiling) until there is nothing left; inside it, a pass is one run of the pipeline.
+// A queue that has nothing to do, or whose window only fills, is this row and nothing else: discovery reads the headers of what is new into
+// the row's window. It has a goroutine, live, when there is something to do (a claim, a redo, a window that is due) until there is nothing
+// left; inside it, a pass is one run of the pipeline. Only so many rows are live at once; the others are in line (activity.go).
 //
 //	look ---- missing, held, keys refused ----> timer, look again
 //	  | lease acquired
-//	adopt (rows) --- nothing below the ceiling ---> row; discovery wakes it
-//	  | something to do
+//	adopt (rows) --- no window due ---> row; discovery fills its window and wakes it
+//	  | a window is due
 //	pass: headers -> window -> begin -> encode -> upload -> finish
-//	  | idle       -> row
-//	  | retry      -> wait, adopt again, next pass: an open intent is redone
-//	  | lease lost -> wait a time to live, look again
-//	  | failed     -> wait 60 s, look again
+//	  | no window due -> row
+//	  | retry         -> timer, adopt again, next pass: an open intent is redone
+//	  | lease lost    -> wait a time to live, look again
+//	  | failed        -> wait 60 s, look again
 //
 // Locks. What stands above mu never changes, or guards itself. What stands below is read and written with mu held, by live and by those who
 // come from outside: discovery (wake), the refresh (lostLease), the list of queues (compare, forget), a drain, people (status, metrics). Under
@@ -57,60 +57,50 @@ type queue struct {
 
 // adopted is what a pass goes on from. Position and stale change, under the queue's lock.
 type adopted struct {
-	info   stages.QueueInfo
-	ledger *commit.Ledger
-	feed   *source.Feed
-	at     commit.Position // where the next pass goes on
-	stale  bool            // the rows may say something else by now, or speak of another queue: adopt again
+	info    stages.QueueInfo
+	ledger  *commit.Ledger
+	cutter  *window.Cutter // the open window: filled by discovery, or by the pass that runs
+	feed    *source.Feed
+	reading func(stages.Batch) // notes what the cutter is filled with
+	at      commit.Position    // where the last committed window ends
+	stale   bool               // the rows may say something else by now, or speak of another queue: adopt again
 }
 
 // pass is one run of the pipeline.
 type pass struct {
-	cutter *window.Cutter
 	cancel context.CancelCauseFunc
 	stop   chan struct{} // closed to end the source
 	once   sync.Once
 }
 
-// drain ends the source; what is in the pipeline is finished. With force, the open window is closed first.
-func (p *pass) drain(force bool) {
-	p.once.Do(func() {
-		if force {
-			p.cutter.Force(stages.Drain)
-		}
-		close(p.stop)
-	})
-}
+// drain ends the source; what is in the pipeline is finished.
+func (p *pass) drain() { p.once.Do(func() { close(p.stop) }) }
 
-// run is one pass: the queue's records from its position up to the ceiling, window after window, until nothing is open and nothing new is
-// known. A nil error says exactly that.
+// run is one pass: the queue's records from where its window is filled up to the ceiling, and every window that is due by then. A nil error
+// says that all of these are committed.
 func (q *queue) run(ctx context.Context, a *adopted) error {
 	if err := q.checkFresh(ctx, a); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	p, err := q.enter(a, cancel)
-	if err != nil {
-		return err
-	}
+	p := q.enter(a, cancel)
 	defer q.leave()
 	defer q.guardLease(ctx, cancel)()
 
 	slot := &slot{q: q}
 	defer slot.Give()
 	options := q.commitOptions(a.ledger, slot)
-	headers := source.Headers{Log: q.s.o.Log, Queue: a.info.ID, From: p.from(), Guard: q.s.cfg.SafeGuard,
-		Next: a.feed.Next(), Drain: p.stop, Idle: p.idle(a.feed)}
+	headers := source.Headers{Log: q.s.o.Log, Queue: a.info.ID, From: a.cutter.From(), Guard: q.s.cfg.SafeGuard, Drain: p.stop}
 	up := upload.NewStage(q.s.uploadOptions(q.client))
 	defer up.Close(ctx)
 	finish := commit.NewFinish(options)
 
 	r := stages.NewRun(ctx)
 	stages.Source(r, "headers", headers.Generate).
-		Via(stages.Via(r, "window", noting(p.cutter, q.reading(a)), 1)).
+		Via(stages.Via(r, "window", noting(a.cutter, a.reading), 1)).
 		Via(stages.Via(r, "begin", checking(noting(commit.NewBegin(options), q.cut), q.checkBegin), 0)).
-		Via(stages.Via(r, "encode", noting(q.s.encoders.around(encode.New(encode.Lookup, q.read, q.s.cfg.FetchConcurrency)), q.uploading), 0)).
+		Via(stages.Via(r, "encode", noting(q.s.shared.encoders.around(encode.New(encode.Lookup, q.read, q.s.cfg.FetchConcurrency)), q.uploading), 0)).
 		Via(stages.Via(r, "upload", up, 1)).
 		To(stages.Sink(r, "finish", q.committing(finish)))
 	return r.Wait()
@@ -118,43 +108,53 @@ func (q *queue) run(ctx context.Context, a *adopted) error {
 
 // live is the queue's goroutine: it ends when there is nothing to do, or nothing to do before a timer.
 func (q *queue) live(ctx context.Context) {
-	for {
+	for q.attend() {
 		a, err := q.prepare(ctx)
-		if err == nil && q.rest() {
-			return
-		}
+		due := false
 		if err == nil {
+			due, err = q.due(ctx, a)
+		}
+		switch {
+		case err != nil:
+		case due:
 			err = q.run(ctx, a)
+		case q.rest(a):
+			return
+		default:
+			continue
 		}
 		if err == nil {
-			q.settle(a)
+			q.settle()
 			continue
 		}
 		v := q.judge(ctx, err)
-		if v.rest {
-			q.sleep(v.wait)
+		if q.sleep(v) {
 			return
 		}
-		if q.s.backoff.Wait(ctx, v.wait) != nil {
-			q.sleep(never)
+		if q.s.backoff.Wait(ctx, v.wait) != nil { // what is open when the sink stops is tried until the end of its grace
+			q.sleep(verdict{never, true})
 			return
 		}
 	}
 }
 
+// due says whether a pass has to run. While the sink stops, only what is open or forced is worth one.
+func (q *queue) due(ctx context.Context, a *adopted) (bool, error) {
+	if q.s.stopping() {
+		return a.cutter.Wanted(), nil
+	}
+	return a.feed.Fill(ctx)
+}
+
 // enter makes the pass that starts now. It only drains when what was adopted is stale already.
-func (q *queue) enter(a *adopted, cancel context.CancelCauseFunc) (*pass, error) {
+func (q *queue) enter(a *adopted, cancel context.CancelCauseFunc) *pass {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	cutter, err := window.New(q.s.rules(), a.at.At, a.at.K+1, a.at.Redo)
-	if err != nil {
-		return nil, &commit.Error{Kind: commit.Fatal, Err: err}
-	}
-	q.pass = &pass{cutter: cutter, cancel: cancel, stop: make(chan struct{})}
+	q.pass = &pass{cancel: cancel, stop: make(chan struct{})}
 	if q.s.stopping() || a.stale {
-		q.pass.drain(false)
+		q.pass.drain()
 	}
-	return q.pass, nil
+	return q.pass
 }
 
 func (q *queue) leave() {
@@ -164,40 +164,11 @@ func (q *queue) leave() {
 	q.pass = nil
 }
 
-// settle takes a pass that ended with nothing left to do.
-func (q *queue) settle(a *adopted) {
+// settle takes a pass that ended with all its windows committed.
+func (q *queue) settle() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.failures, q.faults = 0, 0
-	a.feed.Done(a.at.At)
-}
-
-// from is where a pass reads from. One that starts while the sink stops only redoes what is open.
-func (p *pass) from() stages.Micros {
-	select {
-	case <-p.stop:
-		return math.MaxInt64
-	default:
-		return p.cutter.From()
-	}
-}
-
-// idle says that a pass may end: the window stage has taken all below the ceiling and holds nothing, and nothing above it is known.
-func (p *pass) idle(feed *source.Feed) func(stages.Micros) bool {
-	return func(ceiling stages.Micros) bool { return p.cutter.Idle(ceiling) && feed.Quiet(ceiling) }
-}
-
-// reading notes the first record of a queue that starts at its beginning: up to there the lake is complete.
-func (q *queue) reading(a *adopted) func(stages.Batch) {
-	q.mu.Lock()
-	first := a.at.K == 0 && a.at.Redo == nil
-	q.mu.Unlock()
-	return func(b stages.Batch) {
-		if first && len(b.Marks) > 0 {
-			q.s.raise(q, firstSeen{b.Marks[0].TS})
-			first = false
-		}
-	}
 }
 
 // read reads bodies of appends from the log.

@@ -41,6 +41,7 @@ type Options struct {
 	Rand   io.Reader                                                         // incarnations and jitter; nil = crypto/rand
 	Dial   func(ctx context.Context, network, addr string) (net.Conn, error) // to the bucket; nil = the system's
 	Abort  func()                                                            // ends the process at QUEEN_S3_CRASH_AT; nil = nothing
+	Shared *Shared                                                           // with the other sinks of the process; nil = there are none
 }
 
 // Sink mirrors the queues of one tenant into one bucket.
@@ -50,8 +51,8 @@ type Sink struct {
 	client    *upload.Client
 	pins      commit.Pins
 	discovery *source.Discovery
-	slots     *slots
-	encoders  permits
+	shared    *Shared
+	need      need
 	claims    semaphore
 	backoff   commit.Backoff
 	metrics   *metrics
@@ -62,7 +63,8 @@ type Sink struct {
 	queues  map[string]*queue
 	phase   string
 	started time.Time
-	work    context.Context         // of the queues' goroutines; nil before Run
+	work    context.Context // of the queues' goroutines; nil before Run
+	crew    crew
 	abort   context.CancelCauseFunc // ends everything
 	cut     context.CancelCauseFunc // ends work
 	running sync.WaitGroup
@@ -97,8 +99,10 @@ func New(o Options) (*Sink, error) {
 		nudged: make(chan struct{}, 1), draining: make(chan struct{}), ended: make(chan struct{}),
 		jitters: mathrand.New(mathrand.NewPCG(binary.LittleEndian.Uint64(seed[:8]), binary.LittleEndian.Uint64(seed[8:])))}
 	s.backoff = commit.Backoff{First: time.Second, Max: time.Minute, Jitter: s.random, Hurry: s.draining}
-	s.slots = newSlots(s.cfg.MemoryBytes, s.cfg.MultipartThreshold)
-	s.encoders = permits{newSemaphore(max(1, s.cfg.Threads))}
+	if s.shared = o.Shared; s.shared == nil {
+		s.shared = NewShared(s.cfg.MemoryBytes, s.cfg.Threads)
+	}
+	s.need = needOf(s.shared.budget.Limit(), s.cfg.MultipartThreshold, s.cfg.FetchConcurrency)
 	s.metrics = newMetrics(s)
 	s.logs = newLogs(s)
 	format, err := encode.Lookup(s.cfg.Format, s.cfg.Compression)
@@ -125,11 +129,11 @@ func New(o Options) (*Sink, error) {
 func (s *Sink) clientOptions() upload.ClientOptions {
 	return upload.ClientOptions{Endpoint: s.cfg.Endpoint, Region: s.cfg.Region, Bucket: s.cfg.Bucket, AccessKey: s.cfg.AccessKey,
 		SecretKey: upload.Secret(s.cfg.SecretKey.Reveal()), PathStyle: s.cfg.PathStyle, SSE: s.cfg.SSE, KMSKeyID: s.cfg.SSEKMSKeyID,
-		Dial: s.o.Dial, Random: s.random, Wanted: s.slots.wanted, Observe: func(op upload.Op, code int) { s.raise(nil, requested{op, code}) }}
+		Dial: s.o.Dial, Random: s.random, Wanted: s.wanted, Observe: func(op upload.Op, code int) { s.raise(nil, requested{op, code}) }}
 }
 
 func (s *Sink) uploadOptions(client *upload.Client) upload.StageOptions {
-	return upload.StageOptions{Client: client, Sink: s.cfg.Name, Tenant: s.cfg.Tenant, Threshold: s.slots.part, Hook: s.crash,
+	return upload.StageOptions{Client: client, Sink: s.cfg.Name, Tenant: s.cfg.Tenant, Threshold: s.need.threshold, Hook: s.crash,
 		Describe: func(format, compression string) (ext, contentType string, err error) {
 			f, err := encode.Lookup(format, compression)
 			if err != nil {
@@ -139,14 +143,10 @@ func (s *Sink) uploadOptions(client *upload.Client) upload.StageOptions {
 		}}
 }
 
-// headerBytes is what one append costs while its window is listed and sorted.
-const headerBytes = 64
-
 func (s *Sink) rules() window.Rules {
 	// The cutter's clock is the ceiling, the guard behind the log clock on which a window's age counts (contract S5).
 	age := s.cfg.MaxWindow - s.cfg.SafeGuard
-	return window.Rules{Target: max(1, s.cfg.TargetBytes), MaxAge: age, Align: window.Align(s.cfg.Align),
-		MaxAppends: max(1024, s.cfg.MemoryBytes/2/headerBytes/int64(cap(s.slots.free)))}
+	return window.Rules{Target: max(1, s.cfg.TargetBytes), MaxAge: age, Align: window.Align(s.cfg.Align), MaxAppends: s.need.appends}
 }
 
 // known says whether this binary can write the window of an intent (contract B1).
@@ -223,18 +223,6 @@ func (s *Sink) serve(ctx, serving context.Context) stopped {
 	end := s.ending()
 	s.release(ctx)
 	return end
-}
-
-// spawn starts a queue's goroutine unless the sink is over.
-func (s *Sink) spawn(fn func(context.Context)) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.work == nil || s.stopping() {
-		return false
-	}
-	ctx := s.work
-	s.running.Go(func() { fn(ctx) })
-	return true
 }
 
 func (s *Sink) stopping() bool {

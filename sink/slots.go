@@ -2,92 +2,113 @@ package sink
 
 import (
 	"context"
+	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"queen/commit"
 	"queen/stages"
-	"queen/upload"
 )
 
-// encoderBytes is what encoding one object takes beside the parts of its upload, at most.
-const encoderBytes = 16 << 20
+func uploadMemory(part, threshold int64) int64 { return 3*part + 1<<20 }
 
-// mostSlots bounds how many windows are written at once, however much memory there is.
-const mostSlots = 16
-
-// slots is what the sinks of a node share for writing: each window holds one slot from before its intent until its pointer has moved, and
-// asks for no more memory meanwhile, so no two windows can wait for each other. A pass that fails gives its slot back before it waits; and while
-// somebody waits for a slot, a request that ran into a time limit ends its pass (upload.ClientOptions.Wanted).
-//
-// There are as many as memory allows, because most of the time of a window is the store's: one that does not answer must not hold up the queues
-// that it does not concern. How many are encoded at once is another question: see permits.
-type slots struct {
-	free    semaphore
-	waiting atomic.Int64
-	size    int64 // bytes charged for a slot
-	part    int64 // of them, what an object may hold before it goes up in parts
+// Shared is what the sinks of one process share: the one number of bytes that they may hold, and how many windows are encoded at once.
+type Shared struct {
+	budget   *stages.Budget
+	encoders permits
 }
 
-// newSlots divides a memory limit in bytes: half of it is for writing. An object goes up in parts above the threshold, or above what would leave
-// no room for a second window, whichever is less.
-func newSlots(limit, threshold int64) *slots {
-	limit /= 2
-	part := min(threshold, max(upload.PartBytes, limit/2-encoderBytes))
-	size := max(part, 3*upload.PartBytes) + encoderBytes
-	return &slots{free: newSemaphore(int(max(1, min(mostSlots, limit/size)))), size: size, part: part}
+// NewShared returns the share of a process: memory in bytes (QUEEN_S3_MEMORY_MB), and windows encoded at once (QUEEN_S3_THREADS).
+func NewShared(memory int64, threads int) *Shared {
+	return &Shared{budget: stages.NewBudget(memory), encoders: permits{newSemaphore(max(1, threads))}}
 }
 
-// wanted says that somebody waits for a slot.
-func (s *slots) wanted() bool { return s.waiting.Load() > 0 }
+const (
+	appendBytes  = 64       // what one append of a listing takes, sorted
+	encoderBytes = 20 << 20 // what an encoder takes
+	runBytes     = 5 << 18  // one of the runs of records that are read ahead of it
+	minPart      = 5 << 20  // the protocol's limit on all parts but the last
+	maxPart      = 16 << 20
+)
 
-// take waits for a free slot.
-func (s *slots) take(ctx context.Context) error {
-	select {
-	case s.free <- struct{}{}:
-		return nil
-	default:
-	}
-	s.waiting.Add(1)
-	defer s.waiting.Add(-1)
-	return s.free.take(ctx)
+// need says what a window takes while it is written. A filling window takes nothing: it is a few sums.
+type need struct {
+	part      int64 // bytes of a part of an upload
+	threshold int64 // bytes up to which an object goes in one request
+	slot      int64 // bytes beside the list: encoder, records read ahead, parts
+	appends   int64 // appends that a window may have: their list takes half of the memory
 }
 
-// charged returns the bytes that are charged now.
-func (s *slots) charged() int64 { return int64(len(s.free)) * s.size }
+// needOf divides a memory limit. A part is a twelfth of it, so that a window in parts fits into less than the half that its list leaves.
+func needOf(memory, threshold int64, readers int) need {
+	part := min(max(memory/12, minPart), maxPart) &^ (1<<20 - 1)
+	n := need{part: part, threshold: min(threshold, 3*part), appends: max(1024, memory/2/appendBytes)}
+	n.slot = uploadMemory(n.part, n.threshold) + encoderBytes + int64(readers+1)*runBytes
+	return n
+}
 
-// slot is one pass's hold on a slot; it implements commit.Slot.
+// window is what writing a window with so many appends takes.
+func (n need) window(appends int64) int64 { return n.slot + appends*appendBytes }
+
+// slot is one pass's hold on memory; it implements commit.Slot. Each window takes all that it needs in one request, from before its intent
+// until its pointer has moved, and asks for no more meanwhile, so no two windows can wait for each other. A pass that fails gives its memory back
+// before it waits; while somebody waits for memory, a request that ran into a time limit ends its pass (upload.ClientOptions.Wanted); and a
+// bucket that gives no answer at all gets none (bucketStatus.answering).
 type slot struct {
-	q    *queue
+	q *queue
+
 	mu   sync.Mutex
-	held bool
+	held int64 // bytes
 }
 
 var _ commit.Slot = (*slot)(nil)
 
-// Take waits for a free slot. The queue is seen to wait: its window is cut and not begun.
-func (s *slot) Take(ctx context.Context) error {
-	s.q.s.raise(s.q, entered{stateIntent})
-	if err := s.q.s.slots.take(ctx); err != nil {
+// Take waits for the memory of a window. The queue is seen to wait: its window is cut and not begun.
+func (s *slot) Take(ctx context.Context, w stages.Window) error {
+	sink := s.q.s
+	sink.raise(s.q, entered{stateIntent})
+	appends := w.Appends
+	if w.Why == stages.Redo { // cut by an earlier life, maybe with other settings
+		var err error
+		if appends, err = s.count(ctx, w); err != nil {
+			return err
+		}
+	}
+	if err := sink.bucket.answering(ctx); err != nil {
+		return err
+	}
+	charged, err := sink.shared.budget.Take(ctx, sink, sink.need.window(appends))
+	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held = true
+	s.held += charged
 	return nil
 }
 
-// Give gives the slot back if it is held.
+// count counts the appends of a window.
+func (s *slot) count(ctx context.Context, w stages.Window) (n int64, err error) {
+	s.q.mu.Lock()
+	id := s.q.adopted.info.ID
+	s.q.mu.Unlock()
+	for _, err := range s.q.s.o.Log.Headers(ctx, id, w.Start, w.End) {
+		if err != nil {
+			return 0, fmt.Errorf("count the appends of window %d: %w", w.K, err)
+		}
+		n++
+	}
+	return n, nil
+}
+
+// Give gives the memory back if it is held.
 func (s *slot) Give() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.held {
-		s.held = false
-		s.q.s.slots.free.give()
-	}
+	s.q.s.shared.budget.Give(s.held)
+	s.held = 0
 }
 
-// permits bound how many windows are encoded at once. One is held while an encoder makes bytes and reads bodies for them, and not while they wait
+// permits bound how many windows are encoded at once, by all sinks of a process. One is held while an encoder makes bytes and reads bodies for them, and not while they wait
 // for the upload. Who holds one waits for nothing but the log; who waits for one may hold a slot, which nobody needs to give a permit back. So
 // there is no circle. Bytes do not depend on it: an encoder stands still and goes on.
 type permits struct{ free semaphore }

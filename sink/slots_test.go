@@ -14,18 +14,17 @@ import (
 	"queen/stages"
 )
 
-// As many windows are written as memory allows; an object goes up in parts above the threshold, whatever that is.
-func TestSlotsOfMemory(t *testing.T) {
-	for _, c := range []struct{ memory, threshold, slots, part int64 }{ // MiB
-		{1, 64, 1, 16}, {64, 64, 1, 16}, {64, 5, 1, 5}, {256, 64, 2, 48}, {512, 64, 3, 64}, {512, 5, 4, 5}, {512, 15, 4, 15}, {512, 5120, 2, 112},
-		{1024, 64, 6, 64}, {65536, 64, 16, 64}, {65536, 5120, 6, 5120},
+// Memory is divided so that a window whose list takes half of it fits, whatever the other settings are.
+func TestNeedOfMemory(t *testing.T) {
+	for _, c := range []struct{ memory, threshold, part, limit int64 }{ // MiB
+		{1, 64, 5, 15}, {64, 64, 5, 15}, {64, 5, 5, 5}, {128, 64, 10, 30}, {256, 64, 16, 48}, {512, 64, 16, 48}, {512, 5, 16, 5}, {65536, 5120, 16, 48},
 	} {
-		s := newSlots(c.memory<<20, c.threshold<<20)
-		if int64(cap(s.free)) != c.slots || s.part != c.part<<20 {
-			t.Errorf("%d MiB, threshold %d: %d slots, parts above %d MiB", c.memory, c.threshold, cap(s.free), s.part>>20)
+		n := needOf(c.memory<<20, c.threshold<<20, 4)
+		if n.part != c.part<<20 || n.threshold != c.limit<<20 {
+			t.Errorf("%d MiB, threshold %d: parts of %d MiB above %d", c.memory, c.threshold, n.part>>20, n.threshold>>20)
 		}
-		if all := int64(cap(s.free)) * s.size; cap(s.free) > 1 && all > c.memory<<20/2 {
-			t.Errorf("%d MiB, threshold %d: %d MiB in slots", c.memory, c.threshold, all>>20)
+		if all := n.window(n.appends); c.memory >= 128 && all > c.memory<<20 {
+			t.Errorf("%d MiB, threshold %d: a window of %d appends takes %d MiB", c.memory, c.threshold, n.appends, all>>20)
 		}
 	}
 }
@@ -108,8 +107,8 @@ func TestHungQueueSharesTheOnlySlot(t *testing.T) {
 		w.exactly("q0")
 		w.exactly("q1")
 		l.stop()
-		if n := l.s.slots.charged(); n != 0 || l.s.slots.wanted() || len(l.s.encoders.free) != 0 {
-			t.Errorf("%d bytes are charged, %d permits taken", n, len(l.s.encoders.free))
+		if n := l.s.shared.budget.Used(); n != 0 || l.s.wanted() || len(l.s.shared.encoders.free) != 0 {
+			t.Errorf("%d bytes are charged, %d permits taken", n, len(l.s.shared.encoders.free))
 		}
 	})
 }
@@ -225,7 +224,7 @@ func TestWaitForAnotherEncoderGivesTheSlot(t *testing.T) {
 		w.until(3*time.Minute, "window 1", func() bool { return l.k("orders") == 1 })
 		w.exactly("q1")
 		l.stop()
-		if n := l.s.slots.charged(); n != 0 {
+		if n := l.s.shared.budget.Used(); n != 0 {
 			t.Errorf("%d bytes are charged", n)
 		}
 	})

@@ -147,14 +147,15 @@ func lostRecords(lost []stages.Range) (n int64) {
 func (q *queue) lag() (lag time.Duration, ok bool) {
 	safe := q.s.o.Log.Safe()
 	through, known := stages.Micros(0), false
-	switch {
-	case q.pass != nil:
+	if a := q.current(); a != nil && a.at.Redo == nil {
 		// Between the cut and the pointer the cutter is ahead of what is real.
-		if st := q.pass.cutter.Status(); st.Appends == 0 && st.K == q.adopted.at.K+1 && q.adopted.at.Redo == nil {
-			through, known = st.Ceiling, true
+		if st := a.cutter.Status(); st.Appends == 0 && st.K == a.at.K+1 {
+			quiet, ok := a.feed.Through()
+			through, known = st.Ceiling, st.Ceiling != stages.Beginning
+			if ok {
+				through, known = quiet, true
+			}
 		}
-	case q.current() != nil && q.adopted.at.Redo == nil:
-		through, known = q.adopted.feed.Through()
 	}
 	q.status.mu.Lock()
 	defer q.status.mu.Unlock()
@@ -213,7 +214,7 @@ func (s *Sink) report() map[string]any {
 		"bucket": bucket, "format": s.pins.Format, "compression": s.pins.Compression, "layout": s.pins.Layout, "align": s.pins.Align,
 		"health":    health,
 		"placement": map[string]any{"nodes": 1, "queues": len(all), "share": len(all), "held": held, "givingBack": nil},
-		"memory":    map[string]any{"bufferedBytes": s.slots.charged(), "limitBytes": s.cfg.MemoryBytes},
+		"memory":    map[string]any{"bufferedBytes": s.shared.budget.Used(), "limitBytes": s.cfg.MemoryBytes},
 		"queues":    rows,
 	}
 }
@@ -248,10 +249,11 @@ func (q *queue) report() (row map[string]any, owned bool) {
 
 // buffered is the weight of the open window in bytes. The lock is held.
 func (q *queue) buffered() int64 {
-	if q.pass == nil {
+	a := q.current()
+	if a == nil {
 		return 0
 	}
-	return q.pass.cutter.Status().Weight
+	return a.cutter.Status().Weight
 }
 
 func text(s string) any {

@@ -33,33 +33,45 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Discovery looks for new appends, once an interval for all queues of a sink, and wakes the pipelines they concern.
+// Filler is the open window of a queue: window.Cutter.
+type Filler interface {
+	// From is the stamp from which it wants to be filled; what lies below has been handed to it.
+	From() stages.Micros
+	// Fill takes the next appends and says whether a window is due.
+	Fill(stages.Batch) (due bool, err error)
+	// Open says whether time alone may make a window due.
+	Open() bool
+}
+
+// Discovery looks for new appends, once an interval for all queues of a sink, fills the open windows of those that have no pipeline, and
+// starts the pipelines of those whose window is due. So a queue that only fills a window costs a row too, and reading its headers is all
+// that it costs in time.
 //
 // Why a queue cannot be missed: a look asks for stamps above the safe time of the look before, and what that look could not see is
-// stamped above it. A queue that is reported stays due until the ceiling has passed the safe time of that look and a peek found
-// nothing below the ceiling; a queue that is new here is due at once.
+// stamped above it. A queue that is reported stays due until it has been read up to a ceiling above the safe time of that look; a queue
+// that is new here, or whose pipeline ended, is due at once.
 type Discovery struct {
 	o Options
 
-	mu      sync.Mutex
-	feeds   map[stages.QueueID]*Feed
-	due     map[*Feed]struct{} // quiet feeds that have to be peeked at
-	running map[*Feed]struct{}
-	safe    stages.Micros // safe time of the last look: what is stamped at or below it has been reported
-	looked  bool          // safe is set
+	mu     sync.Mutex
+	feeds  map[stages.QueueID]*Feed
+	due    map[*Feed]struct{} // quiet feeds that have to be read
+	open   map[*Feed]struct{} // quiet feeds whose window holds something: it may become due as time passes
+	safe   stages.Micros      // safe time of the last look: what is stamped at or below it has been reported
+	looked bool               // safe is set
 }
 
 // Feed is Discovery's row of one queue.
 type Feed struct {
-	d     *Discovery
-	queue stages.QueueID
-	start func()
-	next  chan struct{}
+	d      *Discovery
+	queue  stages.QueueID
+	filler Filler
+	start  func()
 
 	// under d.mu
-	from   stages.Micros // nothing in [position, from) is left for a pipeline to read; of a quiet feed
-	seen   stages.Micros // safe time of the last look that reported the queue
-	closed bool
+	seen    stages.Micros // safe time of the last look that reported the queue
+	running bool          // a pipeline has it: only that fills it
+	closed  bool
 }
 
 // NewDiscovery returns a Discovery that looks once Run is called.
@@ -68,7 +80,7 @@ func NewDiscovery(o Options) (*Discovery, error) {
 		return nil, err
 	}
 	return &Discovery{
-		o: o, feeds: map[stages.QueueID]*Feed{}, due: map[*Feed]struct{}{}, running: map[*Feed]struct{}{}, safe: stages.Beginning,
+		o: o, feeds: map[stages.QueueID]*Feed{}, due: map[*Feed]struct{}{}, open: map[*Feed]struct{}{}, safe: stages.Beginning,
 	}, nil
 }
 
@@ -98,16 +110,43 @@ func (d *Discovery) Look(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look for moved queues: %w", err)
 	}
+	ceiling := safe.Add(-d.o.Guard)
 	for _, f := range d.note(moved, safe) {
-		some := d.peek(ctx, f, safe.Add(-d.o.Guard))
+		start := d.look(ctx, f, ceiling)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if some {
+		if start {
 			d.wake(f)
 		}
 	}
 	return nil
+}
+
+// look fills one quiet feed up to the ceiling and says whether its pipeline has to run. A read that fails says so too: the pipeline will
+// meet the error and report it.
+func (d *Discovery) look(ctx context.Context, f *Feed, ceiling stages.Micros) bool {
+	d.mu.Lock()
+	_, unread := d.due[f]
+	d.mu.Unlock()
+	if f.filler.From() > ceiling {
+		return false // its last pipeline saw more than this look
+	}
+	due, err := f.fill(ctx, ceiling, unread)
+	if due || err != nil {
+		return true
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if f.seen < ceiling {
+		delete(d.due, f)
+	}
+	if f.filler.Open() && !f.closed {
+		d.open[f] = struct{}{}
+	} else {
+		delete(d.open, f)
+	}
+	return false
 }
 
 // Safe returns the safe time of the last look; ok is false before the first.
@@ -117,17 +156,17 @@ func (d *Discovery) Safe() (safe stages.Micros, ok bool) {
 	return d.safe, d.looked
 }
 
-// Watch adds a queue that this sink runs from now on: start is called, on the goroutine of Look, when something at or above from lies
-// below the ceiling; it must not block. It replaces an earlier feed of the queue.
-func (d *Discovery) Watch(queue stages.QueueID, from stages.Micros, start func()) *Feed {
+// Watch adds a queue that this sink runs from now on. Its pipeline counts as running until Done; after that start is called, on the goroutine
+// of Look, when a window is due; it must not block. It replaces an earlier feed of the queue.
+func (d *Discovery) Watch(queue stages.QueueID, filler Filler, start func()) *Feed {
 	since := d.since()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if old := d.feeds[queue]; old != nil {
 		d.forget(old)
 	}
-	f := &Feed{d: d, queue: queue, start: start, next: make(chan struct{}, 1), from: from, seen: since}
-	d.feeds[queue], d.due[f] = f, struct{}{}
+	f := &Feed{d: d, queue: queue, filler: filler, start: start, seen: since, running: true}
+	d.feeds[queue] = f
 	return f
 }
 
@@ -135,7 +174,7 @@ func (d *Discovery) Watch(queue stages.QueueID, from stages.Micros, start func()
 func (d *Discovery) ceiling() stages.Micros { return d.safe.Add(-d.o.Guard) }
 
 // since is the first stamp that no look has asked for yet. The first look asks for what comes after it: older stamps are found by the
-// peek that each new feed gets.
+// reading that each new feed gets.
 func (d *Discovery) since() stages.Micros {
 	safe := d.o.Log.Safe()
 	d.mu.Lock()
@@ -149,7 +188,7 @@ func (d *Discovery) since() stages.Micros {
 	return d.safe + 1
 }
 
-// note takes the outcome of a look: it tells the running feeds that there is a reason to look again and returns the due ones.
+// note takes the outcome of a look and returns the quiet feeds that it concerns.
 func (d *Discovery) note(moved []stages.QueueID, safe stages.Micros) []*Feed {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -160,48 +199,31 @@ func (d *Discovery) note(moved []stages.QueueID, safe stages.Micros) []*Feed {
 			continue
 		}
 		f.seen = d.safe
-		if _, ok := d.running[f]; !ok {
+		if !f.running {
 			d.due[f] = struct{}{}
 		}
 	}
-	for f := range d.running {
-		f.nudge()
-	}
-	due := make([]*Feed, 0, len(d.due))
+	quiet := make([]*Feed, 0, len(d.due)+len(d.open))
 	for f := range d.due {
-		due = append(due, f)
+		quiet = append(quiet, f)
 	}
-	slices.SortFunc(due, func(a, b *Feed) int { return cmp.Compare(a.queue, b.queue) })
-	return due
-}
-
-// peek says whether something of a due feed lies below the ceiling. If not, and nothing is known above it either, the feed is no longer
-// due. A read that fails counts as something: the pipeline will meet the error and report it.
-func (d *Discovery) peek(ctx context.Context, f *Feed, ceiling stages.Micros) bool {
-	d.mu.Lock()
-	from := f.from
-	d.mu.Unlock()
-	if from < ceiling {
-		for range d.o.Log.Headers(ctx, f.queue, from, ceiling) {
-			return true
+	for f := range d.open {
+		if _, due := d.due[f]; !due {
+			quiet = append(quiet, f)
 		}
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	f.from = max(f.from, ceiling)
-	if f.seen < ceiling {
-		delete(d.due, f)
-	}
-	return false
+	slices.SortFunc(quiet, func(a, b *Feed) int { return cmp.Compare(a.queue, b.queue) })
+	return quiet
 }
 
-// wake starts the pipeline of a due feed.
+// wake starts the pipeline of a quiet feed.
 func (d *Discovery) wake(f *Feed) {
 	d.mu.Lock()
-	_, ok := d.due[f]
+	ok := !f.closed && !f.running
 	if ok {
 		delete(d.due, f)
-		d.running[f] = struct{}{}
+		delete(d.open, f)
+		f.running = true
 	}
 	d.mu.Unlock()
 	if ok {
@@ -213,68 +235,63 @@ func (d *Discovery) wake(f *Feed) {
 func (d *Discovery) forget(f *Feed) {
 	f.closed = true
 	delete(d.due, f)
-	delete(d.running, f)
+	delete(d.open, f)
 	if d.feeds[f.queue] == f {
 		delete(d.feeds, f.queue)
 	}
 }
 
-// nudge tells a running pipeline to look again; one that has not taken the last nudge needs no second.
-func (f *Feed) nudge() {
-	select {
-	case f.next <- struct{}{}:
-	default:
-	}
+// fillMarks is how much of a backlog a row reads before its pipeline does.
+const fillMarks = 4096
+
+// Fill hands on what lies below the present ceiling, as far as a row does that, and says whether the pipeline has to run: a window is due, or
+// there is more. For the owner of a running feed.
+func (f *Feed) Fill(ctx context.Context) (due bool, err error) {
+	return f.fill(ctx, f.d.o.Log.Safe().Add(-f.d.o.Guard), true) // safe time first, then the view: nothing below is missed
 }
 
-// Next is sent to at each look while the pipeline runs: for Headers.
-func (f *Feed) Next() <-chan struct{} { return f.next }
-
-// Quiet says that no look has reported an append that may lie at or above ceiling: a pipeline that has read up to there may end.
-func (f *Feed) Quiet(ceiling stages.Micros) bool {
-	f.d.mu.Lock()
-	defer f.d.mu.Unlock()
-	return f.seen < ceiling
-}
-
-// Start starts the pipeline now, whether or not something lies below the ceiling: for a window that is to be redone. It does nothing
-// while the pipeline runs.
-func (f *Feed) Start() {
-	f.d.mu.Lock()
-	if !f.closed {
-		if _, ok := f.d.running[f]; !ok {
-			f.d.due[f] = struct{}{}
+// fill reads only if there may be something to read. Only whole stamps are handed on, so that whoever reads next begins with a new one.
+func (f *Feed) fill(ctx context.Context, ceiling stages.Micros, unread bool) (due bool, err error) {
+	batch, more := stages.Batch{Ceiling: ceiling}, false
+	if from := f.filler.From(); unread && from < ceiling {
+		for h, err := range f.d.o.Log.Headers(ctx, f.queue, from, ceiling) {
+			if err != nil {
+				return false, err
+			}
+			if n := len(batch.Marks); n >= fillMarks && batch.Marks[n-1].TS != h.TS {
+				batch.Ceiling, more = h.TS, true
+				break
+			}
+			batch.Marks = append(batch.Marks, stages.Mark{TS: h.TS, Weight: int64(h.Weight)})
 		}
 	}
-	f.d.mu.Unlock()
-	f.d.wake(f)
+	due, err = f.filler.Fill(batch)
+	return due || more, err
 }
 
-// Done says that the pipeline has ended, whatever the reason, and that the queue stands at position. It may be started again from the
-// next look on.
-func (f *Feed) Done(position stages.Micros) {
+// Done says that the pipeline has ended, whatever the reason. It may be started again from the next look on.
+func (f *Feed) Done() {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
 	if f.closed {
 		return
 	}
-	delete(f.d.running, f)
-	f.from = position
+	f.running = false
 	f.d.due[f] = struct{}{}
 }
 
-// Through says up to where a quiet queue is known to be complete: no append in [position, through) waits for a pipeline. ok is false
-// while its pipeline runs.
+// Through says up to where a quiet queue is known to be complete, apart from what its open window holds. ok is false while its pipeline runs.
 func (f *Feed) Through() (through stages.Micros, ok bool) {
+	from := f.filler.From()
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
-	if _, running := f.d.running[f]; running || f.closed {
+	if f.running || f.closed {
 		return 0, false
 	}
 	if _, due := f.d.due[f]; due {
-		return f.from, true
+		return from, true
 	}
-	return max(f.from, f.d.ceiling()), true
+	return max(from, f.d.ceiling()), true
 }
 
 // Close forgets the feed: its start is not called again, unless a Look is calling it right now. A pipeline that runs is the sink's to end.

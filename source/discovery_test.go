@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,8 +30,38 @@ func newWatched(t *testing.T, log *memLog) *watched {
 	return &watched{Discovery: d, log: log}
 }
 
-func (w *watched) watch(q stages.QueueID, from stages.Micros) *source.Feed {
-	return w.Watch(q, from, func() { w.started = append(w.started, q) })
+// bucket is a window that is due at a weight of 100; every batch that it was filled with is text.
+type bucket struct {
+	from   stages.Micros
+	weight int64
+	got    strings.Builder
+	err    error
+}
+
+var _ source.Filler = (*bucket)(nil)
+
+func (b *bucket) From() stages.Micros { return b.from }
+func (b *bucket) Open() bool          { return b.weight > 0 }
+func (b *bucket) Fill(in stages.Batch) (bool, error) {
+	b.got.WriteString(text(in))
+	for _, m := range in.Marks {
+		b.weight += m.Weight
+	}
+	b.from = max(b.from, in.Ceiling)
+	return b.weight >= 100, b.err
+}
+
+func (b *bucket) take() string {
+	defer b.got.Reset()
+	return b.got.String()
+}
+
+// watch adds a queue that has no pipeline.
+func (w *watched) watch(q stages.QueueID, from stages.Micros) (*source.Feed, *bucket) {
+	b := &bucket{from: from}
+	f := w.Watch(q, b, func() { w.started = append(w.started, q) })
+	f.Done()
+	return f, b
 }
 
 // look looks at the given safe time and returns what was started.
@@ -45,110 +76,160 @@ func (w *watched) look(t *testing.T, safe stages.Micros) []stages.QueueID {
 
 func TestDiscovery(t *testing.T) {
 	log := newLog()
-	log.push(1, 10, 1)
-	log.push(2, 20, 1)
+	log.push(1, 10, 100)
+	log.push(2, 20, 40)
 	w := newWatched(t, log)
-	one, two, three := w.watch(1, 10), w.watch(2, 21), w.watch(3, stages.Beginning)
+	one, _ := w.watch(1, 10)
+	two, second := w.watch(2, 15)
+	three, third := w.watch(3, stages.Beginning)
 	step := func(safe stages.Micros, want ...stages.QueueID) {
 		t.Helper()
 		if got := w.look(t, safe); !slices.Equal(got, want) {
 			t.Errorf("safe %d: started %v, want %v", safe, got, want)
 		}
 	}
-	step(20, 1) // 10 lies below the ceiling 15; 2 stands above its record; 3 has none
-	step(30)
-	if through, ok := three.Through(); !ok || through != 25 {
+	filled := func(b *bucket, want string) {
+		t.Helper()
+		if got := b.take(); got != want {
+			t.Errorf("filled with %s, want %s", got, want)
+		}
+	}
+	step(20, 1) // 10 lies below the ceiling 15, and is enough
+	filled(second, "[<15]")
+	filled(third, "[<15]")
+	step(30) // what 2 has is not enough; 3 was told up to where there is nothing, once for each ceiling that the look before could not know
+	filled(second, "[20:40 <25]")
+	filled(third, "[<25]")
+	step(40) // time passes for a window that holds something, and nothing is read
+	filled(second, "[<35]")
+	filled(third, "")
+	if through, ok := three.Through(); !ok || through != 35 {
 		t.Errorf("idle: through %d %v", through, ok)
 	}
 	if _, ok := one.Through(); ok {
-		t.Error("running, but idle")
+		t.Error("running, but quiet")
 	}
-	if !one.Quiet(22) || one.Quiet(21) {
-		t.Error("seen up to the first look")
-	}
-	log.push(2, 31, 1) // not below the ceiling yet, whatever a look says
-	step(31)
-	step(36) // the ceiling is 31: still not below it
-	if through, ok := two.Through(); !ok || through != 31 {
+	log.push(2, 41, 60) // not below the ceiling yet, whatever a look says
+	step(41)
+	step(46)
+	if through, ok := two.Through(); !ok || through != 41 {
 		t.Errorf("due: through %d %v", through, ok)
 	}
-	step(37, 2)
-	two.Done(32)
-	one.Done(11)
-	step(38)
+	step(47, 2)
+	filled(second, "[<36][<41][41:60 <42]")
+	step(60) // it runs: nobody else fills it
+	filled(second, "")
+	if due, err := two.Fill(t.Context()); !due || err != nil {
+		t.Error(due, err)
+	}
+	filled(second, "[<55]")
+	second.weight = 0 // its pipeline committed the window
+	two.Done()
+	one.Done()
+	step(61, 1)
 	reads := log.reads
-	step(60)
-	step(70)
+	step(80)
+	step(90)
 	if log.reads != reads {
 		t.Errorf("%d reads while idle", log.reads-reads)
 	}
-	two.Start()
-	two.Start()
-	if !slices.Equal(w.started, []stages.QueueID{2}) {
-		t.Errorf("started %v by hand", w.started)
-	}
-	two.Done(32)
 	two.Close()
-	log.push(2, 71, 1)
-	step(90)
-	two.Start()
-	two.Done(0)
-	if through, ok := two.Through(); ok || len(w.started) != 0 {
-		t.Errorf("closed, but through %d, started %v", through, w.started)
+	log.push(2, 91, 100)
+	step(100)
+	two.Done()
+	if through, ok := two.Through(); ok {
+		t.Errorf("closed, but through %d", through)
 	}
-	if safe, ok := w.Safe(); !ok || safe != 90 {
+	if safe, ok := w.Safe(); !ok || safe != 100 {
 		t.Errorf("safe %d %v", safe, ok)
+	}
+}
+
+// A row reads a backlog in whole stamps up to some thousand appends and leaves the rest to its pipeline.
+func TestDiscoveryLeavesABacklog(t *testing.T) {
+	log := newLog()
+	for i := range stages.Micros(5000) {
+		log.push(1, 10+i/3, 0)
+	}
+	w := newWatched(t, log)
+	f, b := w.watch(1, 0)
+	if got := w.look(t, 1_000_000); !slices.Equal(got, []stages.QueueID{1}) {
+		t.Errorf("started %v", got)
+	}
+	n := strings.Count(b.take(), ":")
+	if n < 4096 || n%3 != 0 || n == 5000 || b.from != 10+stages.Micros(n)/3 {
+		t.Errorf("%d marks, filled up to %d", n, b.from)
+	}
+	if due, err := f.Fill(t.Context()); due || err != nil {
+		t.Error(due, err)
+	}
+	if rest := strings.Count(b.take(), ":"); n+rest != 5000 {
+		t.Errorf("%d and %d marks", n, rest)
+	}
+}
+
+// A look whose ceiling lies below what a pipeline has read meanwhile says nothing.
+func TestDiscoveryBehindAPipeline(t *testing.T) {
+	log := newLog()
+	w := newWatched(t, log)
+	_, b := w.watch(1, 0)
+	log.push(1, 10, 1)
+	b.from = 1000
+	if got := w.look(t, 100); len(got) != 0 || b.take() != "" {
+		t.Errorf("started %v", got)
+	}
+	if got := w.look(t, 2000); len(got) != 0 || b.take() != "[<1995]" {
+		t.Errorf("started %v", got)
 	}
 }
 
 // A pipeline that failed left its records below the ceiling: it is started at the look after Done, and not before.
 func TestDiscoveryStartsAgain(t *testing.T) {
 	log := newLog()
-	log.push(1, 10, 1)
+	log.push(1, 10, 100)
 	w := newWatched(t, log)
-	f := w.watch(1, 0)
-	for range 3 {
-		if got := w.look(t, 100); !slices.Equal(got, []stages.QueueID{1}) {
+	f, _ := w.watch(1, 0)
+	for i := range stages.Micros(3) {
+		if got := w.look(t, 100+2*i); !slices.Equal(got, []stages.QueueID{1}) {
 			t.Errorf("started %v", got)
 		}
-		if got := w.look(t, 100); len(got) != 0 {
+		if got := w.look(t, 101+2*i); len(got) != 0 {
 			t.Errorf("started %v while running", got)
 		}
-		f.Done(0)
+		f.Done()
 	}
 }
 
-// Every look tells running pipelines to look too, and asks only for what no look has asked for.
-func TestDiscoveryNudges(t *testing.T) {
+// Every look asks only for what no look has asked for.
+func TestDiscoveryAsksOnce(t *testing.T) {
 	log := newLog()
 	log.push(1, 10, 1)
 	w := newWatched(t, log)
-	f := w.watch(1, 0)
-	w.look(t, 100)
-	for _, safe := range []stages.Micros{110, 120} {
+	w.watch(1, 0)
+	for _, safe := range []stages.Micros{100, 110, 120} {
 		w.look(t, safe)
-	}
-	<-f.Next()
-	select {
-	case <-f.Next():
-		t.Error("two looks were kept")
-	default:
 	}
 	if want := []stages.Micros{11, 101, 111}; !slices.Equal(log.since, want) {
 		t.Errorf("asked for %v, want %v", log.since, want)
 	}
 }
 
+// What fails in the filling starts the pipeline, which meets the same and reports it.
 func TestDiscoveryErrors(t *testing.T) {
 	log, fault := newLog(), errors.New("fault")
 	w := newWatched(t, log)
-	w.watch(1, 0)
+	f, b := w.watch(1, 0)
+	log.tick(50)
 	log.fail(fault)
 	if err := w.Look(t.Context()); !errors.Is(err, fault) {
 		t.Error(err)
 	}
+	if _, err := f.Fill(t.Context()); !errors.Is(err, fault) {
+		t.Error(err)
+	}
 	log.fail(nil)
 	log.push(1, 10, 1)
+	b.err = fault
 	if got := w.look(t, 100); !slices.Equal(got, []stages.QueueID{1}) {
 		t.Errorf("after a failed look: started %v", got)
 	}
@@ -164,12 +245,11 @@ func TestDiscoveryErrors(t *testing.T) {
 // A newer feed of a queue takes the place of the old one.
 func TestDiscoveryReplaces(t *testing.T) {
 	log := newLog()
-	log.push(1, 10, 1)
+	log.push(1, 10, 100)
 	w := newWatched(t, log)
-	old := w.Watch(1, 0, func() { t.Error("the old feed was started") })
+	old := w.Watch(1, &bucket{}, func() { t.Error("the old feed was started") })
 	w.watch(1, 0)
-	old.Done(0)
-	old.Start()
+	old.Done()
 	old.Close()
 	if got := w.look(t, 100); !slices.Equal(got, []stages.QueueID{1}) {
 		t.Errorf("started %v", got)

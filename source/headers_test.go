@@ -14,39 +14,18 @@ import (
 	"queen/stages"
 )
 
-// reader runs Headers in the background of a bubble and collects its batches as text.
-type reader struct {
-	h     source.Headers
-	next  chan struct{}
-	drain chan struct{}
-	out   strings.Builder
-	err   error
-	ended bool
-}
-
-func (r *reader) start(ctx context.Context) {
-	r.next, r.drain = make(chan struct{}, 1), make(chan struct{})
-	r.h.Next, r.h.Drain = r.next, r.drain
-	go func() {
-		r.err = r.h.Generate(ctx, func(b stages.Batch) error {
-			r.out.WriteString(text(b))
-			return nil
-		})
-		r.ended = true
-	}()
-	synctest.Wait()
-}
-
-// look has the reader look again and returns the batches since the last time.
-func (r *reader) look() string {
-	r.next <- struct{}{}
-	synctest.Wait()
-	return r.take()
-}
-
-func (r *reader) take() string {
-	defer r.out.Reset()
-	return r.out.String()
+// read runs Headers to the end and returns its batches as text.
+func read(t *testing.T, h source.Headers) string {
+	t.Helper()
+	var out strings.Builder
+	err := h.Generate(t.Context(), func(b stages.Batch) error {
+		out.WriteString(text(b))
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return out.String()
 }
 
 func text(b stages.Batch) string {
@@ -60,50 +39,32 @@ func text(b stages.Batch) string {
 }
 
 func TestHeaders(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := newLog()
-		for i := range 5 {
-			log.push(1, stages.Micros(10+i/2*10), int32(i)) // 10 10 20 20 30
+	log := newLog()
+	for i := range 5 {
+		log.push(1, stages.Micros(10+i/2*10), int32(i)) // 10 10 20 20 30
+	}
+	h := source.Headers{Log: log, Queue: 1, From: 10, Guard: 5 * time.Microsecond, Batch: 3}
+	for _, step := range []struct {
+		safe stages.Micros
+		want string
+	}{
+		{30, "[10:0 10:1 20:2 <20][20:3 <25]"},
+		{35, "[10:0 10:1 20:2 <20][20:3 <30]"}, // its own stamp never lies below the ceiling
+		{36, "[10:0 10:1 20:2 <20][20:3 30:4 <31]"},
+		{100, "[10:0 10:1 20:2 <20][20:3 30:4 <95]"},
+	} {
+		log.tick(step.safe)
+		if got := read(t, h); got != step.want {
+			t.Errorf("safe %d: %s, want %s", step.safe, got, step.want)
 		}
-		idle := false
-		r := &reader{h: source.Headers{
-			Log: log, Queue: 1, From: 10, Guard: 5 * time.Microsecond, Batch: 3,
-			Idle: func(stages.Micros) bool { return idle },
-		}}
-		r.start(t.Context())
-		steps := []struct {
-			safe stages.Micros
-			want string
-		}{
-			{0, ""},                   // nothing moved
-			{32, "[<27]"},             // only the ceiling
-			{36, "[30:4 <31]"},        // the record comes below it
-			{100, "[<95]"},            //
-			{105, "[96:7 99:8 <100]"}, // its own stamp never lies below the ceiling
-			{106, "[100:9 <101]"},     //
-		}
-		if got := r.take(); got != "[10:0 10:1 20:2 <20][20:3 <25]" {
-			t.Errorf("first look: %s", got)
-		}
-		for i, s := range steps {
-			if i == 4 {
-				log.push(1, 96, 7)
-				log.push(1, 99, 8)
-				log.push(1, 100, 9)
-			}
-			log.tick(s.safe)
-			if got := r.look(); got != s.want {
-				t.Errorf("safe %d: %s, want %s", s.safe, got, s.want)
-			}
-		}
-		idle = true
-		if got := r.look(); got != "" || !r.ended || r.err != nil {
-			t.Errorf("idle: %s, ended %v %v", got, r.ended, r.err)
-		}
-	})
+	}
 }
 
 func TestHeadersFrom(t *testing.T) {
+	log := newLog()
+	log.push(1, 10, 1)
+	log.push(1, 20, 2)
+	log.push(1, 30, 3)
 	for _, c := range []struct {
 		from  stages.Micros
 		guard time.Duration
@@ -113,24 +74,16 @@ func TestHeadersFrom(t *testing.T) {
 		{20, 0, "[20:2 <30]"},
 		{21, 0, "[<30]"},
 		{1000, 0, "[<30]"}, // a redo ends above what this node has applied
-		{0, math.MaxInt64, "[<-9223372036854745]"},
+		{0, math.MaxInt64, fmt.Sprintf("[<%d]", 30-math.MaxInt64/1000)},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			log := newLog()
-			log.push(1, 10, 1)
-			log.push(1, 20, 2)
-			log.push(1, 30, 3)
-			r := &reader{h: source.Headers{Log: log, Queue: 1, From: c.from, Guard: c.guard}}
-			r.start(t.Context())
-			if got := r.take(); got != strings.ReplaceAll(c.want, "-9223372036854745", fmt.Sprint(30-math.MaxInt64/1000)) {
-				t.Errorf("from %d: %s, want %s", c.from, got, c.want)
-			}
-			close(r.drain)
-			synctest.Wait()
-			if !r.ended || r.err != nil {
-				t.Errorf("drain: ended %v %v", r.ended, r.err)
-			}
-		})
+		if got := read(t, source.Headers{Log: log, Queue: 1, From: c.from, Guard: c.guard}); got != c.want {
+			t.Errorf("from %d: %s, want %s", c.from, got, c.want)
+		}
+	}
+	drained := make(chan struct{})
+	close(drained)
+	if got := read(t, source.Headers{Log: log, Queue: 1, Drain: drained}); got != "" {
+		t.Errorf("drained from the start: %s", got)
 	}
 }
 

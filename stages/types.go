@@ -117,12 +117,13 @@ const (
 
 // Window is one cut: the records with Start <= ts < End.
 type Window struct {
-	K      uint64
-	Start  Micros // position of the queue when the window was cut: tEnd of k-1, or where the queue starts
-	Shown  Micros // tStart in keys and manifest: Start, or the last boundary stepped over, or the floored first stamp
-	End    Micros
-	Weight int64 // bytes, as seen while it filled; 0 in a redo
-	Why    Reason
+	K       uint64
+	Start   Micros // position of the queue when the window was cut: tEnd of k-1, or where the queue starts
+	Shown   Micros // tStart in keys and manifest: Start, or the last boundary stepped over, or the floored first stamp
+	End     Micros
+	Weight  int64 // bytes, as seen while it filled; 0 in a redo
+	Appends int64 // as seen while it filled; 0 in a redo
+	Why     Reason
 }
 
 // Batch is what the source hands to the window stage: appends in stamp order, and the ceiling below which it has read

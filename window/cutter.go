@@ -51,7 +51,7 @@ func (a Align) floor(t stages.Micros) stages.Micros {
 
 // Cutter is the window stage of one queue: Batches in, Windows out. It is pure: no clock, no I/O, no goroutine.
 //
-// What it keeps does not grow with the window: for the open window the sums over the appends strictly below the ceiling, and beside them
+// A window fills without a pipeline (Fill) and is cut in one (Do). What is kept does not grow with the window: for the open window the sums over the appends strictly below the ceiling, and beside them
 // one (stamp, weight, count) for each stamp at or above the ceiling. A source that never hands on more than it says in its ceiling leaves
 // at most one such stamp, the one it is in the middle of. This works because every closing rule can be decided at the moment a new
 // stamp turns up, from the sums below it.
@@ -132,8 +132,28 @@ func New(rules Rules, position stages.Micros, nextK uint64, redo *stages.Intent)
 	return c, nil
 }
 
-// From is the stamp from which the source has to read: the position, or the end of the window that is redone.
-func (c *Cutter) From() stages.Micros { return c.filter }
+// From is the stamp from which the source has to read: the position, or the end of the window that is redone, or the ceiling up to which
+// it has been filled.
+func (c *Cutter) From() stages.Micros {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return max(c.filter, c.ceiling)
+}
+
+// Fill takes a batch like Do, but closes nothing: due says that Do, with whatever batch, will emit a window. So a window can fill without
+// a pipeline behind it.
+func (c *Cutter) Fill(in stages.Batch) (due bool, err error) {
+	if err := c.take(in); err != nil {
+		return false, err
+	}
+	c.mu.Lock()
+	if due = c.redo != nil; !due {
+		_, due = c.decide()
+	}
+	c.mu.Unlock()
+	c.trim()
+	return due, nil
+}
 
 // Do takes the marks of a batch and emits every window that they and the batch's ceiling close.
 func (c *Cutter) Do(_ context.Context, in stages.Batch, emit func(stages.Window) error) error {
@@ -152,12 +172,13 @@ func (c *Cutter) Do(_ context.Context, in stages.Batch, emit func(stages.Window)
 	}
 }
 
-// Drain emits at most one window, and only if Force asked for it. What stays open is read again by the next life of the queue.
+// Drain emits at most one window, and only one that is to be redone or that Force asked for. What stays open is read again by the next life
+// of the queue, or handed on by the next pipeline.
 func (c *Cutter) Drain(_ context.Context, emit func(stages.Window) error) error {
 	c.mu.Lock()
-	forced := c.force != ""
+	wanted := c.force != "" || c.redo != nil
 	c.mu.Unlock()
-	if !forced {
+	if !wanted {
 		return nil
 	}
 	if w, ok := c.next(); ok {
@@ -211,14 +232,29 @@ func (c *Cutter) next() (stages.Window, bool) {
 	if c.redo != nil {
 		return c.again(), true
 	}
+	x, ok := c.decide()
+	if !ok {
+		return stages.Window{}, false
+	}
+	return c.close(x), true
+}
+
+// cut is where the open window has to close, and why.
+type cut struct {
+	end stages.Micros
+	why stages.Reason
+}
+
+// decide lets held stamps join the open window up to the first close that is due, and says which that is. Asked again, it says the same.
+func (c *Cutter) decide() (cut, bool) {
 	taken := 0
 	defer func() { c.held = c.held[taken:] }()
 	for _, g := range c.held {
 		if g.ts > c.ceiling {
 			break
 		}
-		if w, ok := c.before(g); ok {
-			return w, true
+		if x, ok := c.before(g); ok {
+			return x, true
 		}
 		if g.ts == c.ceiling {
 			break
@@ -245,23 +281,23 @@ func (c *Cutter) again() stages.Window {
 	return w
 }
 
-// before closes the open window if stamp g must not join it, and steps over boundaries below g if nothing is open.
-func (c *Cutter) before(g group) (stages.Window, bool) {
+// before says whether the open window has to close before stamp g joins it, and steps over boundaries below g if nothing is open.
+func (c *Cutter) before(g group) (cut, bool) {
 	if c.open.appends == 0 {
 		c.step(g.ts)
-		return stages.Window{}, false
+		return cut{}, false
 	}
-	if w, ok := c.bySize(g.ts); ok {
-		return w, true
+	if x, ok := c.bySize(g.ts); ok {
+		return x, true
 	}
 	if limit := c.rules.MaxAppends; limit > 0 && c.open.appends+g.appends > limit {
-		return c.close(g.ts, stages.Pressure), true
+		return cut{g.ts, stages.Pressure}, true
 	}
-	return stages.Window{}, false
+	return cut{}, false
 }
 
 // atCeiling tries the rules that close at the ceiling. reading says that the source stands in the middle of the stamp there.
-func (c *Cutter) atCeiling(reading bool) (stages.Window, bool) {
+func (c *Cutter) atCeiling(reading bool) (cut, bool) {
 	if c.open.appends == 0 {
 		if c.start != stages.Beginning {
 			c.step(c.ceiling)
@@ -269,32 +305,32 @@ func (c *Cutter) atCeiling(reading bool) (stages.Window, bool) {
 		if !reading {
 			c.force = ""
 		}
-		return stages.Window{}, false
+		return cut{}, false
 	}
-	if w, ok := c.bySize(c.ceiling); ok {
-		return w, true
+	if x, ok := c.bySize(c.ceiling); ok {
+		return x, true
 	}
 	switch limit := c.rules.MaxAppends; {
 	case !reading && c.ceiling.Sub(c.open.first) >= c.rules.MaxAge:
-		return c.close(c.ceiling, stages.Age), true
+		return cut{c.ceiling, stages.Age}, true
 	case limit > 0 && c.open.appends >= limit:
-		return c.close(c.ceiling, stages.Pressure), true
+		return cut{c.ceiling, stages.Pressure}, true
 	case c.force != "":
-		return c.close(c.ceiling, c.force), true
+		return cut{c.ceiling, c.force}, true
 	default:
-		return stages.Window{}, false
+		return cut{}, false
 	}
 }
 
 // bySize closes the open window at limit if it weighs enough, or at the boundary if limit is at or past it.
-func (c *Cutter) bySize(limit stages.Micros) (stages.Window, bool) {
+func (c *Cutter) bySize(limit stages.Micros) (cut, bool) {
 	switch {
 	case c.open.weight >= c.rules.Target:
-		return c.close(min(limit, c.boundary), stages.Size), true
+		return cut{min(limit, c.boundary), stages.Size}, true
 	case limit >= c.boundary:
-		return c.close(c.boundary, stages.Boundary), true
+		return cut{c.boundary, stages.Boundary}, true
 	default:
-		return stages.Window{}, false
+		return cut{}, false
 	}
 }
 
@@ -323,12 +359,12 @@ func (c *Cutter) join(g group) {
 	c.open.appends += g.appends
 }
 
-// close returns the open window, ended at end, and opens the next one there.
-func (c *Cutter) close(end stages.Micros, why stages.Reason) stages.Window {
-	w := stages.Window{K: c.k, Start: c.position, Shown: c.start, End: end, Weight: c.open.weight, Why: why}
+// close returns the open window, ended at a cut, and opens the next one there.
+func (c *Cutter) close(x cut) stages.Window {
+	w := stages.Window{K: c.k, Start: c.position, Shown: c.start, End: x.end, Weight: c.open.weight, Appends: c.open.appends, Why: x.why}
 	c.k++
-	c.position = end
-	c.startAt(end)
+	c.position = x.end
+	c.startAt(x.end)
 	c.open, c.force = sums{}, ""
 	return w
 }

@@ -63,7 +63,7 @@ func TestCutter(t *testing.T) {
 func state(c *Cutter) string {
 	s := c.Status()
 	if s.Appends == 0 {
-		if !c.Idle(s.Ceiling) {
+		if c.Open() {
 			return "not idle\n"
 		}
 		return fmt.Sprintf("empty: k %d from %s\n", s.K, show(s.Start))

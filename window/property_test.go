@@ -89,6 +89,15 @@ func (tr trial) anyhow(rng *rand.Rand) []stages.Batch {
 
 // run cuts and checks what holds for every window, whatever closed it.
 func (tr trial) run(t *testing.T, batches []stages.Batch) []stages.Window {
+	return tr.cut(t, batches, false)
+}
+
+// fill does the same with a pipeline only where a window is due.
+func (tr trial) fill(t *testing.T, batches []stages.Batch) []stages.Window {
+	return tr.cut(t, batches, true)
+}
+
+func (tr trial) cut(t *testing.T, batches []stages.Batch, fill bool) []stages.Window {
 	c, err := New(tr.rules, tr.position, 5, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +105,15 @@ func (tr trial) run(t *testing.T, batches []stages.Batch) []stages.Window {
 	var out []stages.Window
 	end, k := tr.position, uint64(5)
 	for _, b := range batches {
-		err := c.Do(t.Context(), b, func(w stages.Window) error {
+		before := k
+		due, err := false, error(nil)
+		if fill {
+			if due, err = c.Fill(b); err != nil {
+				t.Fatal(err)
+			}
+			b.Marks = nil
+		}
+		err = c.Do(t.Context(), b, func(w stages.Window) error {
 			if w.End > b.Ceiling {
 				t.Errorf("window %+v ends above the ceiling %d", w, b.Ceiling)
 			}
@@ -111,6 +128,9 @@ func (tr trial) run(t *testing.T, batches []stages.Batch) []stages.Window {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if fill && due != (k > before) {
+			t.Errorf("ceiling %d: due %v, %d windows", b.Ceiling, due, k-before)
+		}
 	}
 	s := c.Status()
 	var weight, n int64
@@ -119,7 +139,7 @@ func (tr trial) run(t *testing.T, batches []stages.Batch) []stages.Window {
 			weight, n = weight+m.Weight, n+1
 		}
 	}
-	if s.Weight != weight || s.Appends != n || c.Idle(tr.ceiling) != (n == 0) {
+	if s.Weight != weight || s.Appends != n || c.Open() == (n == 0) {
 		t.Errorf("status %+v, %d appends of weight %d are open", s, n, weight)
 	}
 	return out
@@ -136,7 +156,7 @@ func (tr trial) checkContent(t *testing.T, w stages.Window) {
 			t.Errorf("window %+v holds %d", w, m.TS)
 		}
 	}
-	if n == 0 || weight != w.Weight {
+	if n == 0 || weight != w.Weight || n != w.Appends {
 		t.Errorf("window %+v holds %d appends of weight %d", w, n, weight)
 	}
 }
@@ -203,10 +223,16 @@ func checkTrial(t *testing.T, seed uint64) {
 		if got := tr.content(tr.run(t, tr.anyhow(rng))); !slices.EqualFunc(want, got, slices.Equal[[]stages.Micros]) {
 			t.Errorf("cut anyhow: %s", cmp.Diff(want, got))
 		}
+		if got := tr.content(tr.fill(t, tr.anyhow(rng))); !slices.EqualFunc(want, got, slices.Equal[[]stages.Micros]) {
+			t.Errorf("filled first: %s", cmp.Diff(want, got))
+		}
 	}
 	tr.rules.MaxAge = time.Duration(rng.Int64N(int64(30 * time.Minute)))
 	tr.run(t, tr.asSource(rng))
-	tr.run(t, tr.anyhow(rng))
+	batches := tr.anyhow(rng)
+	if run, filled := tr.run(t, batches), tr.fill(t, batches); !slices.Equal(run, filled) {
+		t.Errorf("closed by age, filled first: %s", cmp.Diff(run, filled))
+	}
 }
 
 // However a sequence is cut into batches: windows tile, hold whole stamps of one calendar unit, end below the ceiling, and where only

@@ -27,9 +27,16 @@ func (c *Cutter) Status() Status {
 	return s
 }
 
-// Idle says that the cutter has taken everything below ceiling and holds nothing: ending the queue's pipeline now loses no work.
-func (c *Cutter) Idle(ceiling stages.Micros) bool {
+// Open says that the cutter holds appends, or a window that is to be redone: time alone may make a window due.
+func (c *Cutter) Open() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.ceiling >= ceiling && c.open.appends == 0 && len(c.held) == 0 && c.redo == nil
+	return c.open.appends > 0 || len(c.held) > 0 || c.redo != nil
+}
+
+// Wanted says that Drain would emit a window: one that is to be redone, or one that Force asked for.
+func (c *Cutter) Wanted() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.redo != nil || c.force != "" && c.open.appends > 0
 }
