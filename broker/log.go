@@ -27,8 +27,11 @@ type log struct {
 
 var _ stages.Log = (*log)(nil)
 
-// ctxEvery is how many headers are read between two looks at the context.
-const ctxEvery = 4096
+// ctxEvery is how many headers are read between two looks at the context, namesAtOnce how many names are looked up under one lock.
+const (
+	ctxEvery    = 4096
+	namesAtOnce = 4096
+)
 
 // Safe returns the safe time of this node.
 func (l *log) Safe() stages.Micros { return l.state.Now() }
@@ -89,14 +92,22 @@ func (l *log) queue(r *state.Reader, id stages.QueueID) (*state.QueueRow, error)
 
 // Listing lists window k from one view in which its intent is the open one.
 func (l *log) Listing(ctx context.Context, queue stages.QueueID, sink string, k uint64) (stages.Listing, error) {
+	list, err := l.list(ctx, queue, sink, k)
+	if err != nil {
+		return stages.Listing{}, fmt.Errorf("list window %d of queue %d: %w", k, queue, err)
+	}
+	return list, nil
+}
+
+func (l *log) list(ctx context.Context, queue stages.QueueID, sink string, k uint64) (stages.Listing, error) {
 	var view segment.View
-	list := stages.Listing{K: k}
+	var start, end stages.Micros
 	err := l.state.Read(func(r *state.Reader) error {
 		row, err := l.queue(r, queue)
 		if err != nil {
 			return err
 		}
-		list.Start, list.End, err = openWindow(func(key string) ([]byte, error) {
+		start, end, err = openWindow(func(key string) ([]byte, error) {
 			doc, _, err := r.Document(l.tenant, sinkNamespace, key)
 			return doc.Value, err
 		}, "s3:"+sink+":"+stages.Esc(row.Name)+":", k)
@@ -104,39 +115,28 @@ func (l *log) Listing(ctx context.Context, queue stages.QueueID, sink string, k 
 		return err
 	})
 	if err != nil {
-		return stages.Listing{}, fmt.Errorf("list window %d of queue %d: %w", k, queue, err)
+		return stages.Listing{}, err
 	}
-	names := make(map[stages.PartitionID]string)
-	for h, err := range view.Headers(list.Start, list.End) {
-		if err == nil && len(list.Appends)%ctxEvery == 0 {
-			err = ctx.Err()
-		}
-		if err != nil {
-			return stages.Listing{}, fmt.Errorf("list window %d of queue %d: %w", k, queue, err)
-		}
-		list.Appends = append(list.Appends, h)
-		names[h.Partition] = ""
+	list, err := view.List(ctx, start, end)
+	if err != nil {
+		return stages.Listing{}, err
 	}
-	list.Names = names
-	return list, l.name(queue, names)
+	list.K, list.Start, list.End = k, start, end
+	return list, l.name(queue, list.Parts)
 }
 
 // name fills in the names of partitions, a few thousand under one lock. A name never changes.
-func (l *log) name(queue stages.QueueID, names map[stages.PartitionID]string) error {
-	ids := make([]stages.PartitionID, 0, len(names))
-	for id := range names {
-		ids = append(ids, id)
-	}
-	for len(ids) > 0 {
-		some := ids[:min(len(ids), ctxEvery)]
-		ids = ids[len(some):]
+func (l *log) name(queue stages.QueueID, parts []stages.Part) error {
+	for len(parts) > 0 {
+		some := parts[:min(len(parts), namesAtOnce)]
+		parts = parts[len(some):]
 		err := l.state.Read(func(r *state.Reader) error {
-			for _, id := range some {
-				name, ok := r.PartitionName(queue, id)
+			for i := range some {
+				name, ok := r.PartitionName(queue, some[i].ID)
 				if !ok {
-					return fmt.Errorf("queue %d: partition %d has appends but no name: %w", queue, id, stages.ErrDamaged)
+					return fmt.Errorf("partition %d has appends but no name: %w", some[i].ID, stages.ErrDamaged)
 				}
-				names[id] = name
+				some[i].Name = name
 			}
 			return nil
 		})
@@ -147,14 +147,14 @@ func (l *log) name(queue stages.QueueID, names map[stages.PartitionID]string) er
 	return nil
 }
 
-// Bodies reads the bodies of appends in the order given.
-func (l *log) Bodies(ctx context.Context, queue stages.QueueID, headers []stages.Header, into func(i int, body stages.Body) error) error {
+// Bodies reads the bodies of appends of a listing in the order given.
+func (l *log) Bodies(ctx context.Context, list *stages.Listing, appends []stages.Append, into func(i int, body stages.Body) error) error {
 	err := l.state.Read(func(r *state.Reader) error {
-		_, err := l.queue(r, queue)
+		_, err := l.queue(r, list.Queue)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return l.segs.Bodies(ctx, queue, headers, into)
+	return l.segs.Bodies(ctx, list, appends, into)
 }

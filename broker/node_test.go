@@ -194,8 +194,15 @@ func TestListingAndBodies(t *testing.T) {
 	if err != nil || list.K != 1 || list.Start != f.stamps[1] || list.End != f.stamps[3] || len(list.Appends) != 2 || len(list.Lost) != 0 {
 		t.Fatalf("window 1: %+v, %v", list, err)
 	}
-	if len(list.Names) != 2 || list.Names[list.Appends[0].Partition] != "p1" || list.Names[list.Appends[1].Partition] != "p0" {
-		t.Errorf("names %v", list.Names)
+	if len(list.Parts) != 2 || list.Parts[list.Appends[0].Part].Name != "p1" || list.Parts[list.Appends[1].Part].Name != "p0" {
+		t.Errorf("partitions %v", list.Parts)
+	}
+	var weight int64
+	for _, n := range []uint64{10, 11, 20, 21} {
+		weight += int64(stages.RecordWeight(len("tx-10"), len("p1"), len(message(n, 10).Payload)))
+	}
+	if list.Queue != f.queue.ID || list.Records != 4 || list.Weight != weight || list.MinTS != f.stamps[1] || list.MaxTS != f.stamps[2] {
+		t.Errorf("counted: %+v", list)
 	}
 	if _, err := f.log.Listing(ctx, f.queue.ID, "other sink", 1); !errors.Is(err, stages.ErrNoIntent) {
 		t.Errorf("listing for another sink: %v", err)
@@ -209,7 +216,7 @@ func TestListingAndBodies(t *testing.T) {
 		t.Fatalf("window 2: %+v, %v", list, err)
 	}
 	var payloads [][]byte
-	err = f.log.Bodies(ctx, f.queue.ID, list.Appends, func(_ int, body stages.Body) error {
+	err = f.log.Bodies(ctx, &list, list.Appends, func(_ int, body stages.Body) error {
 		for r, err := range body.Records() {
 			if err != nil {
 				return err
@@ -254,7 +261,7 @@ func TestOtherTenantsSeeNothing(t *testing.T) {
 				t.Errorf("%s: read a header", tenant)
 			}
 		}
-		if err := log.Bodies(t.Context(), mine.ID, make([]stages.Header, 1), func(int, stages.Body) error { return nil }); err == nil {
+		if err := log.Bodies(t.Context(), &stages.Listing{Queue: mine.ID}, make([]stages.Append, 1), func(int, stages.Body) error { return nil }); err == nil {
 			t.Errorf("%s: read a body", tenant)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"queen/broker/raftnode"
+	"queen/broker/segment"
 	"queen/internal/crashwal"
 	"queen/stages"
 )
@@ -245,7 +246,8 @@ func readAll(ctx context.Context, b *Broker) (map[uint64]acked, error) {
 			hs = append(hs, h)
 		}
 		next := make(map[stages.PartitionID]int64)
-		err := log.Bodies(ctx, q.ID, hs, func(_ int, body stages.Body) error {
+		list := segment.Pick(q.ID, hs)
+		err := log.Bodies(ctx, &list, list.Appends, func(_ int, body stages.Body) error {
 			a, err := readAppend(body)
 			a.queue = q.Name
 			if h := body.Header(); err == nil && h.Base != next[h.Partition] {
@@ -293,16 +295,13 @@ func readAppend(body stages.Body) (acked, error) {
 
 // nameAppends adds the partition names, through a stamp.
 func nameAppends(b *Broker, q stages.QueueID, hs []stages.Header, kept map[uint64]acked) error {
-	names := make(map[stages.PartitionID]string)
 	byStamp := make(map[stages.Micros]string)
-	for _, h := range hs {
-		names[h.Partition] = ""
-	}
-	if err := (&log{state: b.State()}).name(q, names); err != nil {
+	list := segment.Pick(q, hs)
+	if err := (&log{state: b.State()}).name(q, list.Parts); err != nil {
 		return err
 	}
-	for _, h := range hs {
-		byStamp[h.TS] = names[h.Partition]
+	for i, h := range hs {
+		byStamp[h.TS] = list.Parts[list.Appends[i].Part].Name
 	}
 	for first, a := range kept {
 		if name, ok := byStamp[a.stamp]; ok {

@@ -28,8 +28,12 @@ func TestWindowsTile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, h := range list.Appends {
-			listed[h.TS]++
+		err = f.log.Bodies(t.Context(), &list, list.Appends, func(_ int, body stages.Body) error {
+			listed[body.Header().TS]++
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 		f.put(t, "committed", fmt.Sprintf(`{"k":%d,"tEnd":"%s"}`, k, end.ISO()))
 		if again, err := f.log.Listing(t.Context(), f.queue.ID, "lake", k); !errors.Is(err, stages.ErrNoIntent) {

@@ -55,7 +55,7 @@ type Options struct {
 	Pins     Pins
 	Latency  time.Duration // repinning: how long a request of the old owner may still be under way
 	Finisher Finisher
-	Sort     func(stages.Listing) []stages.Header
+	Sort     func(stages.Listing) []stages.Append
 	// Known says whether this binary can write the intent: as it is, with another encoder (repinned differs), or not at all (a sentence).
 	Known func(in stages.Intent) (repinned stages.Intent, err error)
 	Crash func(point string)

@@ -148,7 +148,7 @@ func (w *world) Committed(c commit.Committed) {
 func (w *world) PreconditionLost(string)               { w.printf("event: precondition lost") }
 func (w *world) Waiting(_, step string, err error)     { w.printf("event: %s waits: %v", step, err) }
 func (w *world) Ignored(_, key string)                 { w.printf("event: %s ignored", key) }
-func (w *world) sort(l stages.Listing) []stages.Header { return l.Appends }
+func (w *world) sort(l stages.Listing) []stages.Append { return l.Appends }
 
 // Safe and the rest implement stages.Log over the rows: the intent that is open in the store is open in the applied state.
 func (w *world) Safe() stages.Micros {
@@ -166,7 +166,7 @@ func (w *world) Listing(_ context.Context, _ stages.QueueID, _ string, k uint64)
 		return stages.Listing{}, stages.ErrNoIntent
 	}
 	w.printf("list %d: up to %d", k, in.End)
-	return stages.Listing{K: k, End: in.End, Appends: make([]stages.Header, 2)}, nil
+	return stages.Listing{K: k, End: in.End, Appends: make([]stages.Append, 2)}, nil
 }
 
 func (w *world) Moved(context.Context, stages.Micros) ([]stages.QueueID, stages.Micros, error) {
@@ -177,7 +177,7 @@ func (w *world) Headers(context.Context, stages.QueueID, stages.Micros, stages.M
 	return func(func(stages.Header, error) bool) {}
 }
 
-func (w *world) Bodies(context.Context, stages.QueueID, []stages.Header, func(int, stages.Body) error) error {
+func (w *world) Bodies(context.Context, *stages.Listing, []stages.Append, func(int, stages.Body) error) error {
 	return nil
 }
 

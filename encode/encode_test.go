@@ -185,34 +185,69 @@ func TestZstdCommandReadsIt(t *testing.T) {
 	}
 }
 
-// Rows out of order are refused before the first byte.
+// Rows whose places are out of order are refused before the first byte.
 func TestOrderIsRefused(t *testing.T) {
-	for name, change := range map[string]func(l *log){
-		"names":         func(l *log) { l.bodies[0], l.bodies[2] = l.bodies[2], l.bodies[0] },
-		"stamps":        func(l *log) { l.bodies[1].h.TS = 1 },
-		"offsets":       func(l *log) { l.bodies[1].h.Base = 1 },
-		"twice":         func(l *log) { l.bodies[1] = l.bodies[0] },
-		"incarnations":  func(l *log) { l.bodies[3].h.TS = 11 },
-		"no records":    func(l *log) { l.bodies[1].h.Count = 0 },
-		"without names": func(l *log) { delete(l.names, 2) },
+	for name, change := range map[string]func(r *Rows){
+		"names":              func(r *Rows) { r.Appends[0], r.Appends[3] = r.Appends[3], r.Appends[0] },
+		"places":             func(r *Rows) { r.Appends[0], r.Appends[1] = r.Appends[1], r.Appends[0] },
+		"segments":           func(r *Rows) { r.Appends[0].Seg = 7 },
+		"twice":              func(r *Rows) { r.Appends[1] = r.Appends[0] },
+		"incarnations":       func(r *Rows) { r.Appends[2], r.Appends[3] = r.Appends[3], r.Appends[2] },
+		"no such partition":  func(r *Rows) { r.Appends[3].Part = 3 },
+		"names in the table": func(r *Rows) { r.List.Parts[0].Name = "c" },
 	} {
-		l := &log{}
-		l.add(1, "a", 10, 0, record("x", "1"), record("x", "1"))
-		l.add(1, "a", 11, 2, record("x", "1"))
-		l.add(2, "b", 12, 0, record("x", "1"))
-		l.add(3, "b", 13, 0, record("x", "1"))
-		if _, err := l.rows(1).Check(); err != nil {
-			t.Fatalf("the good one: %v", err)
+		l := steps()
+		r := l.rows(1)
+		if s, err := r.Check(); err != nil || s != (stages.Stats{Records: 6, Partitions: 2, MinTS: 10, MaxTS: 13}) {
+			t.Fatalf("the good one: %+v, %v", s, err)
 		}
-		change(l)
+		change(&r)
 		var out bytes.Buffer
 		f, _ := Lookup("jsonl", "none")
-		_, err := f.Encode(t.Context(), &out, l.rows(1))
+		_, err := f.Encode(t.Context(), &out, r)
 		if err == nil || out.Len() != 0 {
 			t.Errorf("%s: %v, %d bytes", name, err, out.Len())
 		}
-		if name != "no records" && name != "without names" && !errors.Is(err, rows.ErrOrder) {
+		if name != "no such partition" && !errors.Is(err, rows.ErrOrder) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// steps is two appends of partition a and two incarnations of b.
+func steps() *log {
+	l := &log{}
+	l.add(1, "a", 10, 0, record("x", "1"), record("x", "1"))
+	l.add(1, "a", 11, 2, record("x", "1"), record("x", "1"))
+	l.add(2, "b", 12, 0, record("x", "1"))
+	l.add(3, "b", 13, 0, record("x", "1"))
+	return l
+}
+
+// Stamps and offsets that are out of order fail the window, also where one run ends and the next begins, and in whatever order the
+// workers come to them.
+func TestHeadersOutOfOrder(t *testing.T) {
+	for name, change := range map[string]func(l *log){
+		"stamps": func(l *log) { l.bodies[1].h.TS = 9 },
+		"offsets": func(l *log) {
+			l.bodies[1].h.Base, l.bodies[1].records[0].Offset, l.bodies[1].records[1].Offset = 1, 1, 2
+		},
+		"incarnations":    func(l *log) { l.bodies[3].h.TS = 11 },
+		"the same stamps": func(l *log) { l.bodies[3].h.TS = 12 },
+	} {
+		for _, large := range []bool{false, true} { // each append a run
+			l := steps()
+			change(l)
+			r := l.rows(2)
+			if large {
+				for i := range r.Appends {
+					r.Appends[i].Len = 2 << 20
+				}
+			}
+			f, _ := Lookup("jsonl", "none")
+			if _, err := f.Encode(t.Context(), &bytes.Buffer{}, r); !errors.Is(err, rows.ErrOrder) || !errors.Is(err, stages.ErrDamaged) {
+				t.Errorf("%s, large runs %v: %v", name, large, err)
+			}
 		}
 	}
 }
@@ -224,16 +259,17 @@ func TestBodiesAreChecked(t *testing.T) {
 		"one more": func(l *log, _ *Rows) {
 			l.bodies[1].records = append(l.bodies[1].records, stages.Record{Offset: 4, Payload: []byte("1")})
 		},
-		"a hole":         func(l *log, _ *Rows) { l.bodies[1].records[1].Offset = 7 },
-		"another header": func(l *log, r *Rows) { l.bodies[1].h.TS++ },
-		"damaged":        func(l *log, _ *Rows) { l.bodies[2].err = stages.ErrDamaged },
+		"a hole":            func(l *log, _ *Rows) { l.bodies[1].records[1].Offset = 7 },
+		"another partition": func(l *log, _ *Rows) { l.bodies[1].h.Partition = 2 },
+		"no records":        func(l *log, _ *Rows) { l.bodies[1].h.Count, l.bodies[1].records = 0, nil },
+		"damaged":           func(l *log, _ *Rows) { l.bodies[2].err = stages.ErrDamaged },
 		"one body less": func(l *log, r *Rows) {
-			r.Read = func(ctx context.Context, hs []stages.Header, into func(int, stages.Body) error) error {
-				return l.read(ctx, hs[:len(hs)-1], into)
+			r.Read = func(ctx context.Context, as []stages.Append, into func(int, stages.Body) error) error {
+				return l.read(ctx, as[:len(as)-1], into)
 			}
 		},
 		"another place": func(l *log, r *Rows) {
-			r.Read = func(_ context.Context, _ []stages.Header, into func(int, stages.Body) error) error {
+			r.Read = func(_ context.Context, _ []stages.Append, into func(int, stages.Body) error) error {
 				return into(1, l.bodies[1])
 			}
 		},
@@ -261,18 +297,18 @@ func TestErrorsEndTheEncoding(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				for _, at := range []uint32{0, 2_000, uint32(len(l.bodies) - 1)} {
 					r := l.rows(readers)
-					r.Read = func(ctx context.Context, hs []stages.Header, into func(int, stages.Body) error) error {
-						for _, h := range hs {
-							if h.Ref.Off == at {
+					r.Read = func(ctx context.Context, as []stages.Append, into func(int, stages.Body) error) error {
+						for _, a := range as {
+							if a.Off == at {
 								return boom
 							}
 						}
-						return l.read(ctx, hs, into)
+						return l.read(ctx, as, into)
 					}
 					if _, err := f.Encode(t.Context(), &bytes.Buffer{}, r); !errors.Is(err, boom) {
 						t.Errorf("%s, reader at %d: %v", f.Ext(), at, err)
 					}
-					r.Read = func(context.Context, []stages.Header, func(int, stages.Body) error) error { panic("in the reader") }
+					r.Read = func(context.Context, []stages.Append, func(int, stages.Body) error) error { panic("in the reader") }
 					_, err := f.Encode(t.Context(), &bytes.Buffer{}, r)
 					var p *stages.PanicError
 					if !errors.As(err, &p) || p.Value != "in the reader" || !strings.Contains(string(p.Stack), "TestErrorsEndTheEncoding") {
@@ -284,7 +320,7 @@ func TestErrorsEndTheEncoding(t *testing.T) {
 				}
 				ctx, cancel := context.WithCancelCause(t.Context())
 				r := l.rows(readers)
-				r.Read = func(ctx context.Context, _ []stages.Header, _ func(int, stages.Body) error) error {
+				r.Read = func(ctx context.Context, _ []stages.Append, _ func(int, stages.Body) error) error {
 					cancel(boom)
 					<-ctx.Done()
 					return context.Cause(ctx)
@@ -316,9 +352,9 @@ func TestReadAheadIsBounded(t *testing.T) {
 		const readers = 3
 		r := l.rows(readers)
 		started := make(chan struct{}, 1000)
-		r.Read = func(ctx context.Context, hs []stages.Header, into func(int, stages.Body) error) error {
+		r.Read = func(ctx context.Context, as []stages.Append, into func(int, stages.Body) error) error {
 			started <- struct{}{}
-			return l.read(ctx, hs, into)
+			return l.read(ctx, as, into)
 		}
 		release := make(chan struct{})
 		f, _ := Lookup("jsonl", "none")

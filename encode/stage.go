@@ -10,8 +10,8 @@ import (
 // chunkBytes is the size of the chunks that an object is handed on in; 16 of them make a part.
 const chunkBytes = 1 << 20
 
-// ReadFunc reads bodies of appends of one queue, as stages.Log.Bodies does.
-type ReadFunc func(ctx context.Context, queue stages.QueueID, headers []stages.Header, into func(i int, body stages.Body) error) error
+// ReadFunc reads bodies of appends of a listing, as stages.Log.Bodies does.
+type ReadFunc func(ctx context.Context, list *stages.Listing, appends []stages.Append, into func(i int, body stages.Body) error) error
 
 // EncoderError says that a window's intent pins an encoder which this binary does not have: it would write other bytes under
 // the same key. The intent must be rewritten behind the fence first (contract B1).
@@ -67,10 +67,10 @@ func (s *Stage) Do(ctx context.Context, job *stages.Job, emit func(stages.Chunk)
 	w := &chunker{job: job, emit: emit}
 	stats, err := f.Encode(ctx, w, Rows{
 		Appends: job.Sorted,
-		Names:   job.Listing.Names,
+		List:    &job.Listing,
 		Readers: s.readers,
-		Read: func(ctx context.Context, headers []stages.Header, into func(int, stages.Body) error) error {
-			return s.read(ctx, job.Queue.ID, headers, into)
+		Read: func(ctx context.Context, appends []stages.Append, into func(int, stages.Body) error) error {
+			return s.read(ctx, &job.Listing, appends, into)
 		},
 	})
 	if err != nil {

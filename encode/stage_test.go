@@ -11,20 +11,22 @@ import (
 )
 
 func job(l *log, f Format) *stages.Job {
+	list := l.listing()
+	list.Queue = 9
 	return &stages.Job{
 		Queue:   stages.QueueInfo{ID: 9, Name: "orders"},
 		Intent:  stages.Intent{K: 4, Format: f.Name(), Compression: f.Compression(), Level: f.Level(), Encoder: f.Encoder()},
-		Listing: stages.Listing{Names: l.names},
-		Sorted:  l.headers(),
+		Listing: list,
+		Sorted:  list.Appends,
 	}
 }
 
 func newStage(t *testing.T, l *log) *Stage {
-	return New(Lookup, func(ctx context.Context, q stages.QueueID, hs []stages.Header, into func(int, stages.Body) error) error {
-		if q != 9 {
-			t.Errorf("reads queue %d", q)
+	return New(Lookup, func(ctx context.Context, list *stages.Listing, appends []stages.Append, into func(int, stages.Body) error) error {
+		if list.Queue != 9 {
+			t.Errorf("reads queue %d", list.Queue)
 		}
-		return l.read(ctx, hs, into)
+		return l.read(ctx, appends, into)
 	}, 2)
 }
 
@@ -92,7 +94,7 @@ func TestStageFinishedJob(t *testing.T) {
 func TestStageRefusesOtherEncoders(t *testing.T) {
 	l := odd()
 	f, _ := Lookup("jsonl", "gzip")
-	read := func(context.Context, stages.QueueID, []stages.Header, func(int, stages.Body) error) error {
+	read := func(context.Context, *stages.Listing, []stages.Append, func(int, stages.Body) error) error {
 		t.Error("a body was read")
 		return nil
 	}

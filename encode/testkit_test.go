@@ -46,23 +46,36 @@ type log struct {
 }
 
 func (l *log) rows(readers int) Rows {
-	return Rows{Appends: l.headers(), Names: l.names, Read: l.read, Readers: readers}
+	list := l.listing()
+	return Rows{Appends: list.Appends, List: &list, Read: l.read, Readers: readers}
 }
 
-func (l *log) headers() []stages.Header {
-	var out []stages.Header
-	for _, b := range l.bodies {
-		out = append(out, b.h)
+// listing is the sorted listing of the window. The place of an append is that in bodies.
+func (l *log) listing() stages.Listing {
+	var list stages.Listing
+	for i, b := range l.bodies {
+		part := slices.IndexFunc(list.Parts, func(p stages.Part) bool { return p.ID == b.h.Partition })
+		if part < 0 {
+			part = len(list.Parts)
+			list.Parts = append(list.Parts, stages.Part{ID: b.h.Partition, Name: l.names[b.h.Partition]})
+		}
+		if i == 0 {
+			list.MinTS, list.MaxTS = b.h.TS, b.h.TS
+		}
+		list.MinTS, list.MaxTS = min(list.MinTS, b.h.TS), max(list.MaxTS, b.h.TS)
+		list.Records += int64(b.h.Count)
+		list.Weight += int64(b.h.Weight)
+		list.Appends = append(list.Appends, stages.Append{Part: uint32(part), Off: uint32(i), Len: uint32(b.h.Weight)})
 	}
-	return out
+	return list
 }
 
-func (l *log) read(ctx context.Context, headers []stages.Header, into func(int, stages.Body) error) error {
-	for i, h := range headers {
+func (l *log) read(ctx context.Context, appends []stages.Append, into func(int, stages.Body) error) error {
+	for i, a := range appends {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err := into(i, l.bodies[h.Ref.Off]); err != nil {
+		if err := into(i, l.bodies[a.Off]); err != nil {
 			return err
 		}
 	}
@@ -75,7 +88,7 @@ func (l *log) add(id stages.PartitionID, name string, ts stages.Micros, base int
 		l.names = map[stages.PartitionID]string{}
 	}
 	l.names[id] = name
-	h := stages.Header{TS: ts, Partition: id, Base: base, Count: int32(len(records)), Ref: stages.Ref{Off: uint32(len(l.bodies))}}
+	h := stages.Header{TS: ts, Partition: id, Base: base, Count: int32(len(records))}
 	for i := range records {
 		records[i].Offset = base + int64(i)
 		h.Weight += int32(stages.RecordWeight(len(records[i].TxID), len(name), len(records[i].Payload)))

@@ -137,11 +137,11 @@ type shortLog struct {
 	reads int
 }
 
-func (s *shortLog) Bodies(ctx context.Context, id stages.QueueID, headers []stages.Header, into func(int, stages.Body) error) error {
+func (s *shortLog) Bodies(ctx context.Context, list *stages.Listing, appends []stages.Append, into func(int, stages.Body) error) error {
 	if s.reads++; s.reads == 1 {
-		headers = headers[:len(headers)-1]
+		appends = appends[:len(appends)-1]
 	}
-	return s.memory.Bodies(ctx, id, headers, into)
+	return s.memory.Bodies(ctx, list, appends, into)
 }
 
 // A read that comes up short fails the window; the next try has all of it.

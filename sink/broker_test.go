@@ -209,9 +209,23 @@ func (m *memory) Listing(_ context.Context, id stages.QueueID, sink string, k ui
 			return stages.Listing{}, stages.ErrNoIntent
 		}
 	}
-	l := stages.Listing{K: k, Start: start, End: in.End, Names: q.names}
+	l := stages.Listing{K: k, Start: start, End: in.End, Queue: id}
+	places := map[stages.PartitionID]uint32{}
 	for _, a := range m.between(id, start, in.End) {
-		l.Appends = append(l.Appends, a.h)
+		part, ok := places[a.h.Partition]
+		if !ok {
+			part = uint32(len(l.Parts))
+			places[a.h.Partition] = part
+			l.Parts = append(l.Parts, stages.Part{ID: a.h.Partition, Name: q.names[a.h.Partition]})
+		}
+		if len(l.Appends) == 0 {
+			l.MinTS = a.h.TS
+		}
+		l.MaxTS = a.h.TS
+		l.Records += int64(a.h.Count)
+		l.Weight += int64(a.h.Weight)
+		// The place of an append is its stamp.
+		l.Appends = append(l.Appends, stages.Append{Part: part, Seg: uint32(uint64(a.h.TS) >> 32), Off: uint32(a.h.TS), Len: uint32(a.h.Weight)})
 	}
 	for _, lost := range q.lost {
 		if start <= lost.first && lost.first < in.End {
@@ -221,10 +235,11 @@ func (m *memory) Listing(_ context.Context, id stages.QueueID, sink string, k ui
 	return l, nil
 }
 
-func (m *memory) Bodies(ctx context.Context, id stages.QueueID, headers []stages.Header, into func(int, stages.Body) error) error {
-	for i, h := range headers {
+func (m *memory) Bodies(ctx context.Context, list *stages.Listing, appends []stages.Append, into func(int, stages.Body) error) error {
+	for i, a := range appends {
+		ts := stages.Micros(uint64(a.Seg)<<32 | uint64(a.Off))
 		m.mu.Lock()
-		found := m.between(id, h.TS, h.TS+1)
+		found := m.between(list.Queue, ts, ts+1)
 		err, panics := m.broken, m.panics
 		m.mu.Unlock()
 		if panics {

@@ -172,8 +172,8 @@ func (q *queue) settle() {
 }
 
 // read reads bodies of appends from the log.
-func (q *queue) read(ctx context.Context, id stages.QueueID, headers []stages.Header, into func(int, stages.Body) error) error {
-	err := q.s.o.Log.Bodies(ctx, id, headers, into)
+func (q *queue) read(ctx context.Context, list *stages.Listing, appends []stages.Append, into func(int, stages.Body) error) error {
+	err := q.s.o.Log.Bodies(ctx, list, appends, into)
 	if ctx.Err() == nil {
 		q.s.raise(q, bodiesRead{err})
 	}

@@ -23,7 +23,6 @@ func NewShared(memory int64, threads int) *Shared {
 }
 
 const (
-	appendBytes  = 64       // what one append of a listing takes, sorted
 	encoderBytes = 20 << 20 // what an encoder takes
 	runBytes     = 5 << 18  // one of the runs of records that are read ahead of it
 	minPart      = 5 << 20  // the protocol's limit on all parts but the last
@@ -41,13 +40,13 @@ type need struct {
 // needOf divides a memory limit. A part is a twelfth of it, so that a window in parts fits into less than the half that its list leaves.
 func needOf(memory, threshold int64, readers int) need {
 	part := min(max(memory/12, minPart), maxPart) &^ (1<<20 - 1)
-	n := need{part: part, threshold: min(threshold, 3*part), appends: max(1024, memory/2/appendBytes)}
+	n := need{part: part, threshold: min(threshold, 3*part), appends: max(1024, memory/2/stages.AppendBytes)}
 	n.slot = uploadMemory(n.part, n.threshold) + encoderBytes + int64(readers+1)*runBytes
 	return n
 }
 
 // window is what writing a window with so many appends takes.
-func (n need) window(appends int64) int64 { return n.slot + appends*appendBytes }
+func (n need) window(appends int64) int64 { return n.slot + appends*stages.AppendBytes }
 
 // slot is one pass's hold on memory; it implements commit.Slot. Each window takes all that it needs in one request, from before its intent
 // until its pointer has moved, and asks for no more meanwhile, so no two windows can wait for each other. A pass that fails gives its memory back

@@ -92,14 +92,41 @@ type Range struct {
 	From, To  int64
 }
 
+// Append is one append of a Listing: where its frame lies, and what must be found there. A window holds millions of them, so it
+// holds no header: whoever reads the frame has one.
+type Append struct {
+	Part uint32 // place of its partition in the listing's Parts
+	Seg  uint32 // number of the segment file of the queue
+	Off  uint32 // bytes from the start of the file to the frame
+	Len  uint32 // bytes of the whole frame
+	Sum  uint32 // CRC32C of partition id, stamp, base, count, weight, flags and length, which the frame's header must repeat
+}
+
+// AppendBytes is what one append of a listing costs in memory, bytes: the Append, and 4 more while the listing is made or sorted.
+const AppendBytes = 20 + 4
+
+// Part is a partition of a Listing: one incarnation, and its name.
+type Part struct {
+	ID   PartitionID
+	Name string
+}
+
 // Listing is the content of window K as one view of this node's applied state shows it, a view in which the intent of K is
-// the open one (design invariant 2). Appends are in stamp order, all with Start <= TS < End.
+// the open one (design invariant 2). All stamps obey Start <= TS < End. Within a queue, stamp order is the order of places, (Seg, Off):
+// that of Appends, until they are sorted.
+//
+// K = 0 is no window but a few appends picked out of the log.
 type Listing struct {
-	K          uint64
-	Start, End Micros // [position, intent.tEnd)
-	Appends    []Header
-	Names      map[PartitionID]string
-	Lost       []Range
+	K            uint64
+	Start, End   Micros // [position, intent.tEnd)
+	Queue        QueueID
+	Gen          uint32 // generation of the segment store, see Ref
+	Appends      []Append
+	Parts        []Part // each incarnation that has an append, once
+	Records      int64  // in all appends
+	Weight       int64  // of all appends, bytes
+	MinTS, MaxTS Micros // lowest and highest stamp; meaningless when there is no append
+	Lost         []Range
 }
 
 // Reason says which rule closed a window.
@@ -164,8 +191,8 @@ type Job struct {
 	Queue    QueueInfo
 	Intent   Intent
 	Redo     bool      // the intent was found, not written, by this run
-	Listing  Listing   // empty when Finished is set
-	Sorted   []Header  // Listing.Appends in the order of the object: partition name bytes, then stamp
+	Listing  Listing   // empty when Finished is set; its Parts are sorted by name
+	Sorted   []Append  // Listing.Appends in the order of the object: partition name bytes, then stamp
 	Finished *Uploaded // an earlier life uploaded all of it: only the pointer is left to move
 }
 
@@ -211,9 +238,10 @@ type Log interface {
 	// Listing lists window k of a queue from one view in which the intent of (sink, queue, k) is the open one; it fails with
 	// ErrNoIntent when this node has not applied that intent, or has applied its pointer.
 	Listing(ctx context.Context, queue QueueID, sink string, k uint64) (Listing, error)
-	// Bodies calls into once for each header, in the order given. It never skips one: a reference that is stale, or a frame
-	// that is damaged or holds other records than the header says, is an error (ErrStaleRef, ErrDamaged).
-	Bodies(ctx context.Context, queue QueueID, headers []Header, into func(i int, body Body) error) error
+	// Bodies calls into once for each append, in the order given; list is the listing that they are of. It never skips one: a listing
+	// of another generation is an error (ErrStaleRef), and so is a frame that is damaged, or is not the one that was listed, or holds
+	// other records than its header says (ErrDamaged). A Body is good until into returns.
+	Bodies(ctx context.Context, list *Listing, appends []Append, into func(i int, body Body) error) error
 }
 
 // Queues finds queues of one tenant by name, in this node's applied state.

@@ -2,110 +2,127 @@ package window
 
 import (
 	"cmp"
-	"fmt"
+	"encoding/binary"
 	"slices"
 
 	"queen/stages"
 )
 
-// Sort puts the appends of a listing in the order of the object: partition name as bytes, then stamp, then offset. Two
-// incarnations of one name are one partition here and interleave by stamp.
+// Sort puts a listing in the order of the object: partition name as bytes, then stamp, then offset. Two incarnations of one name are one
+// partition here and interleave by stamp. Parts is sorted too, by name and then by id, and the appends point to the new places: so Part never
+// falls but between incarnations of one name, and within a name (Seg, Off) rises.
 //
-// It works in place: the result is l.Appends itself, which the listing must not be used for afterwards, and beside it 4 bytes an append
-// are held while it runs. A listing is in stamp order, which within a partition is offset order, so that ranking the names and one stable
-// counting sort by rank is all of the work. A listing in another order comes out right too, only slower.
-//
-// A partition without a name in the listing is a broken invariant, and a panic.
-func Sort(l stages.Listing) []stages.Header {
-	ranks, names := rank(l)
-	place := countingSort(ranks, names)
-	permute(l.Appends, place)
-	if byStamp := inOrder(l); !byStamp {
-		slices.SortFunc(l.Appends, func(a, b stages.Header) int { return compare(l.Names, a, b) })
+// It works in place: the result is l.Appends itself, l.Parts is changed in place too, and beside them 4 bytes an append (stages.AppendBytes)
+// and some 30 bytes a partition are held while it runs. Within a partition, stamp order is the order of places, which is that of a listing; so
+// ranking the names and one stable counting sort by rank is all of the work. A listing in another order comes out right too, only slower.
+func Sort(l stages.Listing) []stages.Append {
+	ranks := rank(l)
+	permute(l.Appends, countingSort(l.Appends, ranks))
+	if !inOrder(l.Appends, ranks) {
+		slices.SortFunc(l.Appends, func(a, b stages.Append) int {
+			return cmp.Or(cmp.Compare(ranks[a.Part], ranks[b.Part]), comparePlaces(a, b))
+		})
 	}
 	return l.Appends
 }
 
-// compare orders two appends as in the object. Equal names of two incarnations at one stamp cannot be, but the order is total.
-func compare(names map[stages.PartitionID]string, a, b stages.Header) int {
-	return cmp.Or(
-		cmp.Compare(names[a.Partition], names[b.Partition]),
-		cmp.Compare(a.TS, b.TS),
-		cmp.Compare(a.Base, b.Base),
-		cmp.Compare(a.Partition, b.Partition),
-	)
+func comparePlaces(a, b stages.Append) int {
+	return cmp.Or(cmp.Compare(a.Seg, b.Seg), cmp.Compare(a.Off, b.Off))
 }
 
-// inOrder says whether appends, sorted by name, are in stamp and offset order within each name.
-func inOrder(l stages.Listing) bool {
-	for i := 1; i < len(l.Appends); i++ {
-		a, b := &l.Appends[i-1], &l.Appends[i]
-		if a.TS < b.TS || a.Partition == b.Partition && a.TS == b.TS && a.Base <= b.Base {
-			continue
-		}
-		if compare(l.Names, *a, *b) > 0 {
+// inOrder says whether appends, sorted by name, are in the order of their places within each name.
+func inOrder(appends []stages.Append, ranks []uint32) bool {
+	for i := 1; i < len(appends); i++ {
+		a, b := appends[i-1], appends[i]
+		if ranks[a.Part] == ranks[b.Part] && comparePlaces(a, b) > 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// rank gives each append the rank of its partition's name among the names that occur, and says how many these are.
-func rank(l stages.Listing) (ranks []uint32, names int) {
-	ids := make([]uint32, len(l.Appends)) // place of the partition in the list of those that occur
-	seen := newLookup(l.Appends)
-	var parts []stages.PartitionID
-	for i := range l.Appends {
-		p := l.Appends[i].Partition
-		at, ok := seen.get(p)
-		if !ok {
-			at = uint32(len(parts))
-			parts = append(parts, p)
-			seen.set(p, at)
-		}
-		ids[i] = at
-	}
-	order := make([]uint32, len(parts))
-	text := make([]string, len(parts))
-	for i, p := range parts {
-		name, ok := l.Names[p]
-		if !ok {
-			panic(fmt.Sprintf("window %d: partition %d has no name in the listing", l.K, p))
-		}
-		order[i], text[i] = uint32(i), name
-	}
-	slices.SortFunc(order, func(a, b uint32) int { return cmp.Compare(text[a], text[b]) })
-	of := make([]uint32, len(parts))
-	for i, at := range order {
-		if i == 0 || text[order[i-1]] != text[at] {
-			names++
-		}
-		of[at] = uint32(names - 1)
-	}
-	for i, at := range ids {
-		ids[i] = of[at]
-	}
-	return ids, names
+// named is a partition while the names are sorted: eight bytes of its name behind what all names begin with, and where it was.
+type named struct {
+	key uint64
+	at  uint32
 }
 
-// countingSort turns ranks, in place, into the places of a stable sort by rank.
-func countingSort(ranks []uint32, names int) []uint32 {
-	next := make([]uint32, names+1)
-	for _, r := range ranks {
-		next[r+1]++
+// rank sorts the partitions by name and id, points the appends to their new places, and returns the rank of each one's name. Names of many
+// partitions mostly differ in a few bytes behind a common prefix, so nearly all comparisons are of two integers.
+func rank(l stages.Listing) []uint32 {
+	common := commonPrefix(l.Parts)
+	order := make([]named, len(l.Parts))
+	for i, p := range l.Parts {
+		var key [8]byte
+		copy(key[:], p.Name[common:])
+		order[i] = named{binary.BigEndian.Uint64(key[:]), uint32(i)}
 	}
-	for r := 1; r <= names; r++ {
-		next[r] += next[r-1]
+	slices.SortFunc(order, func(a, b named) int {
+		if a.key != b.key {
+			return cmp.Compare(a.key, b.key)
+		}
+		p, q := &l.Parts[a.at], &l.Parts[b.at]
+		return cmp.Or(cmp.Compare(p.Name, q.Name), cmp.Compare(p.ID, q.ID))
+	})
+	sorted := make([]stages.Part, len(order))
+	now, ranks := make([]uint32, len(order)), make([]uint32, len(order))
+	for i, o := range order {
+		sorted[i], now[o.at] = l.Parts[o.at], uint32(i)
+		if i > 0 {
+			ranks[i] = ranks[i-1]
+			if sorted[i].Name != sorted[i-1].Name {
+				ranks[i]++
+			}
+		}
 	}
-	for i, r := range ranks {
-		ranks[i] = next[r]
-		next[r]++
+	copy(l.Parts, sorted)
+	for i := range l.Appends {
+		a := &l.Appends[i]
+		a.Part = now[a.Part]
 	}
 	return ranks
 }
 
+// commonPrefix is how many bytes all names begin with.
+func commonPrefix(parts []stages.Part) int {
+	if len(parts) == 0 {
+		return 0
+	}
+	common := parts[0].Name
+	for _, p := range parts {
+		n := 0
+		for n < len(common) && n < len(p.Name) && common[n] == p.Name[n] {
+			n++
+		}
+		common = common[:n]
+	}
+	return len(common)
+}
+
+// countingSort returns the places of a stable sort by rank.
+func countingSort(appends []stages.Append, ranks []uint32) []uint32 {
+	names := 0
+	if n := len(ranks); n > 0 {
+		names = int(ranks[n-1]) + 1
+	}
+	next := make([]uint32, names+1)
+	for i := range appends {
+		next[ranks[appends[i].Part]+1]++
+	}
+	for r := 1; r <= names; r++ {
+		next[r] += next[r-1]
+	}
+	place := make([]uint32, len(appends))
+	for i := range appends {
+		r := ranks[appends[i].Part]
+		place[i] = next[r]
+		next[r]++
+	}
+	return place
+}
+
 // permute moves each append to its place, following the cycles; place is used up.
-func permute(appends []stages.Header, place []uint32) {
+func permute(appends []stages.Append, place []uint32) {
 	for i := range appends {
 		for place[i] != uint32(i) {
 			to := place[i]
@@ -113,43 +130,4 @@ func permute(appends []stages.Header, place []uint32) {
 			place[i], place[to] = place[to], to
 		}
 	}
-}
-
-// lookup maps partition ids to small numbers: a table where the ids lie close together, as those of one queue mostly do, else a map.
-type lookup struct {
-	low   stages.PartitionID
-	table []uint32 // number + 1, 0 = none
-	far   map[stages.PartitionID]uint32
-}
-
-// newLookup makes an empty lookup for the partitions of appends.
-func newLookup(appends []stages.Header) *lookup {
-	if len(appends) == 0 {
-		return &lookup{}
-	}
-	low, high := appends[0].Partition, appends[0].Partition
-	for i := range appends {
-		low, high = min(low, appends[i].Partition), max(high, appends[i].Partition)
-	}
-	if span := uint64(high - low); span < uint64(len(appends))+1024 {
-		return &lookup{low: low, table: make([]uint32, span+1)}
-	}
-	return &lookup{far: make(map[stages.PartitionID]uint32)}
-}
-
-func (l *lookup) get(p stages.PartitionID) (uint32, bool) {
-	if l.table != nil {
-		at := l.table[p-l.low]
-		return at - 1, at != 0
-	}
-	at, ok := l.far[p]
-	return at, ok
-}
-
-func (l *lookup) set(p stages.PartitionID, at uint32) {
-	if l.table != nil {
-		l.table[p-l.low] = at + 1
-		return
-	}
-	l.far[p] = at
 }

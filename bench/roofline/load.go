@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"queen/broker"
+	"queen/broker/segment"
 	"queen/broker/state"
 	"queen/stages"
 	"queen/upload"
@@ -46,35 +47,32 @@ func load(ctx context.Context, b *broker.Broker, m *upload.Manifest, from stages
 	if !ok {
 		return nil, fmt.Errorf("no queue %q", m.Queue)
 	}
-	log := b.Log(m.Tenant)
 	list, err := list(ctx, b, info.ID, m, from)
 	if err != nil {
 		return nil, err
 	}
-	w := &Window{Manifest: m, names: list.Names}
 	sorted := window.Sort(list)
-	size := 0
-	for _, h := range sorted {
-		size += int(h.Weight) // the weight of a record is above what it takes here
-	}
+	size := int(list.Weight) + len(sorted)*headerLen // the weight of a record is above what it takes here
 	room, err := memory(size)
 	if err != nil {
 		return nil, fmt.Errorf("%d bytes for records: %w", size, err)
 	}
-	if w.headers, err = headerSpace(len(sorted)); err != nil {
-		return nil, fmt.Errorf("%d headers: %w", len(sorted), err)
+	w := &Window{Manifest: m, list: list}
+	w.list.Appends = nil
+	if w.appends, err = appendSpace(len(sorted)); err != nil {
+		return nil, fmt.Errorf("%d appends: %w", len(sorted), err)
 	}
-	copy(w.headers, sorted)
 	at := room[:0]
-	err = log.Bodies(ctx, info.ID, sorted, func(i int, body stages.Body) error {
+	err = b.Log(m.Tenant).Bodies(ctx, &list, sorted, func(i int, body stages.Body) error {
 		start := len(at)
+		at = appendHeader(at, body.Header())
 		for r, err := range body.Records() {
 			if err != nil {
 				return err
 			}
 			at = appendRecord(at, r)
 		}
-		w.headers[i].Ref = place(start, len(at)-start)
+		w.appends[i] = place(sorted[i].Part, start, len(at)-start)
 		return nil
 	})
 	if err == nil && len(at) > len(room) {
@@ -86,26 +84,31 @@ func load(ctx context.Context, b *broker.Broker, m *upload.Manifest, from stages
 
 // list is the content of a window, as the sink lists it.
 func list(ctx context.Context, b *broker.Broker, queue stages.QueueID, m *upload.Manifest, from stages.Micros) (stages.Listing, error) {
-	l := stages.Listing{K: m.K, Start: from, End: m.End, Names: map[stages.PartitionID]string{}}
-	for h, err := range b.Log(m.Tenant).Headers(ctx, queue, from, m.End) {
-		if err != nil {
-			return l, err
-		}
-		l.Appends = append(l.Appends, h)
-		l.Names[h.Partition] = ""
+	var view segment.View
+	err := b.State().Read(func(r *state.Reader) error {
+		view = r.Segments(queue)
+		return nil
+	})
+	if err != nil {
+		return stages.Listing{}, err
 	}
-	return l, name(b, queue, l.Names)
+	l, err := view.List(ctx, from, m.End)
+	if err != nil {
+		return l, err
+	}
+	l.K, l.Start, l.End = m.K, from, m.End
+	return l, name(b, queue, l.Parts)
 }
 
 // name fills in the names of partitions.
-func name(b *broker.Broker, queue stages.QueueID, names map[stages.PartitionID]string) error {
+func name(b *broker.Broker, queue stages.QueueID, parts []stages.Part) error {
 	return b.State().Read(func(r *state.Reader) error {
-		for id := range names {
-			n, ok := r.PartitionName(queue, id)
+		for i := range parts {
+			n, ok := r.PartitionName(queue, parts[i].ID)
 			if !ok {
-				return fmt.Errorf("partition %d has no name", id)
+				return fmt.Errorf("partition %d has no name", parts[i].ID)
 			}
-			names[id] = n
+			parts[i].Name = n
 		}
 		return nil
 	})

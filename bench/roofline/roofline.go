@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"unsafe"
 
+	"queen/encode"
 	"queen/stages"
 	"queen/upload"
 )
@@ -22,9 +23,9 @@ import (
 // Window is one window in memory.
 type Window struct {
 	Manifest *upload.Manifest
-	headers  []stages.Header // in the order of the object; Ref is the place in data
-	names    map[stages.PartitionID]string
-	data     []byte // records of all appends, in the same order
+	list     stages.Listing  // its Parts are sorted; it has no Appends
+	appends  []stages.Append // in the order of the object; the place is that in data
+	data     []byte          // all appends in the same order: header, then records
 }
 
 // memory is space outside the collector's heap: with the records on the heap the collector would run far less often than in the
@@ -36,13 +37,13 @@ func memory(size int) ([]byte, error) {
 	return syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 }
 
-// headerSpace is room for n headers outside the heap. A Header holds no pointer.
-func headerSpace(n int) ([]stages.Header, error) {
-	raw, err := memory(n * int(unsafe.Sizeof(stages.Header{})))
+// appendSpace is room for n appends outside the heap. An Append holds no pointer.
+func appendSpace(n int) ([]stages.Append, error) {
+	raw, err := memory(n * int(unsafe.Sizeof(stages.Append{})))
 	if err != nil || n == 0 {
 		return nil, err
 	}
-	return unsafe.Slice((*stages.Header)(unsafe.Pointer(unsafe.SliceData(raw))), n), nil
+	return unsafe.Slice((*stages.Append)(unsafe.Pointer(unsafe.SliceData(raw))), n), nil
 }
 
 // free gives the window's memory back.
@@ -51,12 +52,32 @@ func (w *Window) free() error {
 	if len(w.data) > 0 {
 		errs = append(errs, syscall.Munmap(w.data))
 	}
-	if n := len(w.headers); n > 0 {
-		raw := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(w.headers))), n*int(unsafe.Sizeof(stages.Header{})))
+	if n := len(w.appends); n > 0 {
+		raw := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(w.appends))), n*int(unsafe.Sizeof(stages.Append{})))
 		errs = append(errs, syscall.Munmap(raw))
 	}
-	w.data, w.headers = nil, nil
+	w.data, w.appends = nil, nil
 	return errors.Join(errs...)
+}
+
+// headerLen is the length of a header in memory, bytes.
+const headerLen = 36
+
+// appendHeader is how the header of an append lies in memory.
+func appendHeader(dst []byte, h stages.Header) []byte {
+	dst = binary.BigEndian.AppendUint64(dst, uint64(h.TS))
+	dst = binary.BigEndian.AppendUint64(dst, uint64(h.Partition))
+	dst = binary.BigEndian.AppendUint64(dst, uint64(h.Base))
+	dst = binary.BigEndian.AppendUint32(dst, uint32(h.Count))
+	dst = binary.BigEndian.AppendUint32(dst, uint32(h.Weight))
+	return binary.BigEndian.AppendUint32(dst, h.Flags)
+}
+
+func readHeader(b []byte) stages.Header {
+	return stages.Header{
+		TS: stages.Micros(binary.BigEndian.Uint64(b)), Partition: stages.PartitionID(binary.BigEndian.Uint64(b[8:])), Base: int64(binary.BigEndian.Uint64(b[16:])),
+		Count: int32(binary.BigEndian.Uint32(b[24:])), Weight: int32(binary.BigEndian.Uint32(b[28:])), Flags: binary.BigEndian.Uint32(b[32:]),
+	}
 }
 
 // appendRecord is how a record lies in memory: the two lengths, then transaction id and payload.
@@ -66,14 +87,14 @@ func appendRecord(dst []byte, r stages.Record) []byte {
 	return append(append(dst, r.TxID...), r.Payload...)
 }
 
-// place and spot keep a position of up to 2^64 bytes in a Ref.
-func place(at, size int) stages.Ref {
-	return stages.Ref{Seg: uint32(uint64(at) >> 32), Off: uint32(at), Len: uint32(size)}
+// place and spot keep a position of up to 2^64 bytes in an Append.
+func place(part uint32, at, size int) stages.Append {
+	return stages.Append{Part: part, Seg: uint32(uint64(at) >> 32), Off: uint32(at), Len: uint32(size)}
 }
 
-func spot(r stages.Ref) (from, to uint64) {
-	from = uint64(r.Seg)<<32 | uint64(r.Off)
-	return from, from + uint64(r.Len)
+func spot(a stages.Append) (from, to uint64) {
+	from = uint64(a.Seg)<<32 | uint64(a.Off)
+	return from, from + uint64(a.Len)
 }
 
 // body is an append in memory.
@@ -105,15 +126,21 @@ func (b *body) each(yield func(stages.Record, error) bool) {
 }
 
 // read hands out bodies as stages.Log.Bodies does.
-func (w *Window) read(ctx context.Context, headers []stages.Header, into func(int, stages.Body) error) error {
+func (w *Window) read(ctx context.Context, appends []stages.Append, into func(int, stages.Body) error) error {
 	b := &body{}
 	b.seq = b.each
-	for i, h := range headers {
-		from, to := spot(h.Ref)
-		b.header, b.block = h, w.data[from:to]
+	for i, a := range appends {
+		from, to := spot(a)
+		frame := w.data[from:to]
+		b.header, b.block = readHeader(frame), frame[headerLen:]
 		if err := into(i, b); err != nil {
 			return err
 		}
 	}
 	return ctx.Err()
+}
+
+// rows is the window as an encoder takes it.
+func (w *Window) rows(readers int) encode.Rows {
+	return encode.Rows{Appends: w.appends, List: &w.list, Read: w.read, Readers: readers}
 }

@@ -28,11 +28,11 @@ func TestLoadAndSend(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := windows[0]
-	if len(w.headers) != 250 || len(w.names) != 7 {
-		t.Fatalf("%d appends of %d partitions", len(w.headers), len(w.names))
+	if len(w.appends) != 250 || len(w.list.Parts) != 7 || w.list.Records != 2500 {
+		t.Fatalf("%d appends of %d partitions, %d records", len(w.appends), len(w.list.Parts), w.list.Records)
 	}
 	records := 0
-	err = w.read(t.Context(), w.headers, func(_ int, b stages.Body) error {
+	err = w.read(t.Context(), w.appends, func(_ int, b stages.Body) error {
 		for r, err := range b.Records() {
 			if err != nil || len(r.Payload) != 300 || len(r.TxID) != 36 {
 				t.Fatalf("%v %d %d", err, len(r.Payload), len(r.TxID))
@@ -72,7 +72,7 @@ func send(t *testing.T, windows []*Window, m *upload.Manifest, f encode.Format) 
 func size(t *testing.T, w *Window, f encode.Format) int64 {
 	t.Helper()
 	n := counter(0)
-	if _, err := f.Encode(t.Context(), &n, encode.Rows{Appends: w.headers, Names: w.names, Read: w.read, Readers: 1}); err != nil {
+	if _, err := f.Encode(t.Context(), &n, w.rows(1)); err != nil {
 		t.Fatal(err)
 	}
 	return int64(n)

@@ -56,7 +56,7 @@ func (w *Window) job(f encode.Format, s Settings) *stages.Job {
 	in := stages.Intent{K: m.K, Start: m.Start, End: m.End, At: m.CommittedAt, Format: f.Name(), Compression: f.Compression(), Level: f.Level(),
 		Layout: m.Layout, Align: "hour", Prefix: s.Prefix, Bucket: s.Client.Bucket, Endpoint: s.Client.Endpoint, Writer: f.Writer(), Encoder: f.Encoder()}
 	return &stages.Job{Queue: stages.QueueInfo{ID: 1, Name: m.Queue}, Intent: in,
-		Listing: stages.Listing{K: m.K, Start: m.Start, End: m.End, Names: w.names}, Sorted: w.headers}
+		Listing: w.list, Sorted: w.appends}
 }
 
 // Send runs all windows through the pipeline's encode and upload stages. Windows follow each other without a pause: while the end of one
@@ -72,8 +72,8 @@ func Send(ctx context.Context, windows []*Window, s Settings) (Cost, error) {
 	}
 	defer client.Close()
 	jobs := map[uint64]*Window{}
-	read := func(ctx context.Context, k stages.QueueID, headers []stages.Header, into func(int, stages.Body) error) error {
-		return jobs[uint64(k)].read(ctx, headers, into)
+	read := func(ctx context.Context, list *stages.Listing, appends []stages.Append, into func(int, stages.Body) error) error {
+		return jobs[list.K].read(ctx, appends, into)
 	}
 	up := upload.NewStage(upload.StageOptions{Client: client, Sink: "roofline", Tenant: stages.DefaultTenant, Threshold: s.Threshold,
 		Describe: func(string, string) (string, string, error) { return f.Ext(), f.ContentType(), nil }})
@@ -87,9 +87,7 @@ func Send(ctx context.Context, windows []*Window, s Settings) (Cost, error) {
 	r := stages.NewRun(ctx)
 	stages.Source(r, "memory", func(_ context.Context, emit func(*stages.Job) error) error {
 		for _, w := range windows {
-			job := w.job(f, s)
-			job.Queue.ID = stages.QueueID(w.Manifest.K) // how read finds the window
-			if err := emit(job); err != nil {
+			if err := emit(w.job(f, s)); err != nil {
 				return err
 			}
 		}
@@ -149,7 +147,7 @@ func Compress(ctx context.Context, windows []*Window, s Settings) (Bare, error) 
 		return b, err
 	}
 	for _, w := range windows {
-		rows := encode.Rows{Appends: w.headers, Names: w.names, Read: w.read, Readers: s.Readers}
+		rows := w.rows(s.Readers)
 		var lines bytes.Buffer
 		lines.Grow(len(w.data) + len(w.data)/4)
 		if _, err := plain.Encode(ctx, &lines, rows); err != nil {

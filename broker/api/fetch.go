@@ -168,7 +168,8 @@ func (s *server) appendEntry(ctx context.Context, out *stream, e *fetchEntry, at
 	out.buf = append(out.buf, `,"records":[`...)
 	rs := records{out: out, e: e}
 	for len(at.appends) > 0 {
-		err := s.o.Broker.Log(stages.DefaultTenant).Bodies(ctx, at.queue, at.appends, rs.append)
+		list := segment.Pick(at.queue, at.appends)
+		err := s.o.Broker.Log(stages.DefaultTenant).Bodies(ctx, &list, list.Appends, rs.append)
 		if errors.Is(err, errFull) {
 			break
 		}

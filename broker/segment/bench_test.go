@@ -84,14 +84,14 @@ func BenchmarkBodies(b *testing.B) {
 	for _, records := range []int{1, 100} {
 		b.Run(fmt.Sprint(records), func(b *testing.B) {
 			s, size := benchStore(b, records, 200_000/records)
-			hs, err := headersOf(s.View(1).Headers(0, maxMicros))
+			list, err := s.View(1).List(b.Context(), 0, maxMicros)
 			if err != nil {
 				b.Fatal(err)
 			}
 			b.SetBytes(size)
 			b.ResetTimer()
 			for range b.N {
-				err := s.Bodies(b.Context(), 1, hs, func(_ int, body stages.Body) error {
+				err := s.Bodies(b.Context(), &list, list.Appends, func(_ int, body stages.Body) error {
 					for _, err := range body.Records() {
 						if err != nil {
 							return err

@@ -202,6 +202,7 @@ func entryAt(entries []byte, i int) []byte { return entries[i*entryLen : (i+1)*e
 func entryTS(e []byte) stages.Micros { return stages.Micros(binary.BigEndian.Uint64(e)) }
 func entryBase(e []byte) int64       { return int64(binary.BigEndian.Uint64(e[16:])) }
 func entryCount(e []byte) int32      { return int32(binary.BigEndian.Uint32(e[24:])) }
+func entryWeight(e []byte) int32     { return int32(binary.BigEndian.Uint32(e[28:])) }
 func entryOff(e []byte) uint32       { return binary.BigEndian.Uint32(e[36:]) }
 func entryFrame(e []byte) uint32     { return binary.BigEndian.Uint32(e[40:]) }
 func entryEnd(e []byte) int64        { return int64(entryOff(e)) + int64(entryFrame(e)) }
@@ -215,7 +216,7 @@ func entryHeader(e []byte, gen, seg uint32) stages.Header {
 		Partition: entryPartition(e),
 		Base:      entryBase(e),
 		Count:     entryCount(e),
-		Weight:    int32(binary.BigEndian.Uint32(e[28:])),
+		Weight:    entryWeight(e),
 		Flags:     binary.BigEndian.Uint32(e[32:]),
 		Ref:       stages.Ref{Gen: gen, Seg: seg, Off: entryOff(e), Len: entryFrame(e)},
 	}

@@ -176,9 +176,19 @@ func readAll(v View, q stages.QueueID, want []Frame) error {
 	if !slices.Equal(hs, after) {
 		return fmt.Errorf("%w: After differs from Headers", errWrong)
 	}
+	list, err := v.List(context.Background(), stages.Beginning, maxMicros)
+	if err != nil {
+		return err
+	}
+	if err := sameListing(list, hs); err != nil {
+		return err
+	}
 	seen := 0
-	err = v.s.Bodies(context.Background(), q, hs, func(i int, b stages.Body) error {
+	err = v.s.Bodies(context.Background(), &list, list.Appends, func(i int, b stages.Body) error {
 		seen++
+		if b.Header() != hs[i] {
+			return fmt.Errorf("%w: body %d has header %+v, listed was %+v", errWrong, i, b.Header(), hs[i])
+		}
 		return sameBody(b, want[i])
 	})
 	if err != nil {
@@ -188,6 +198,29 @@ func readAll(v View, q stages.QueueID, want []Frame) error {
 		return fmt.Errorf("%w: %d bodies of %d", errWrong, seen, len(want))
 	}
 	return findAll(v, want)
+}
+
+// sameListing says how a listing differs from the headers that it is of.
+func sameListing(l stages.Listing, hs []stages.Header) error {
+	picked := Pick(l.Queue, hs)
+	if len(hs) == 0 {
+		picked.Gen = l.Gen
+	}
+	if l.Queue != picked.Queue || l.Gen != picked.Gen || !slices.Equal(l.Appends, picked.Appends) || !slices.Equal(l.Parts, picked.Parts) {
+		return fmt.Errorf("%w: listing %+v, its headers make %+v", errWrong, l, picked)
+	}
+	for i, a := range l.Appends {
+		h := hs[i]
+		if (stages.Ref{Gen: l.Gen, Seg: a.Seg, Off: a.Off, Len: a.Len}) != h.Ref || l.Parts[a.Part].ID != h.Partition {
+			return fmt.Errorf("%w: append %d is %+v, its header %+v", errWrong, i, a, h)
+		}
+		l.Records -= int64(h.Count)
+		l.Weight -= int64(h.Weight)
+	}
+	if n := len(hs); l.Records != 0 || l.Weight != 0 || n > 0 && (l.MinTS != hs[0].TS || l.MaxTS != hs[n-1].TS) {
+		return fmt.Errorf("%w: a listing counted wrong", errWrong)
+	}
+	return nil
 }
 
 func findAll(v View, want []Frame) error {

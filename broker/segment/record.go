@@ -142,33 +142,54 @@ func TxText(m Message, scratch []byte) []byte {
 	return s
 }
 
-// body is one append as a reader sees it.
+// body is one append as a reader sees it. A reader uses one for all appends of a call.
 type body struct {
 	header  stages.Header
 	block   []byte
-	where   string
+	path    string
+	whole   bool // all records were read, and they were as many as the header says
 	scratch [36]byte
+	records iter.Seq2[stages.Record, error] // each, bound once
 }
 
 var _ stages.Body = (*body)(nil)
 
+func (b *body) init() { b.records = b.each }
+
 func (b *body) Header() stages.Header { return b.header }
 
-func (b *body) Records() iter.Seq2[stages.Record, error] {
-	return func(yield func(stages.Record, error) bool) {
-		offset := b.header.Base
-		for rest := b.block; len(rest) > 0; offset++ {
-			m, after, err := nextMessage(rest)
-			if err != nil {
-				yield(stages.Record{}, fmt.Errorf("%s: record %d: %w: %w", b.where, offset, err, stages.ErrDamaged))
-				return
-			}
-			if !yield(stages.Record{Offset: offset, TxID: TxText(m, b.scratch[:]), Payload: m.Payload}, nil) {
-				return
-			}
-			rest = after
+func (b *body) Records() iter.Seq2[stages.Record, error] { return b.records }
+
+func (b *body) each(yield func(stages.Record, error) bool) {
+	offset, end := b.header.Base, b.header.Base+int64(b.header.Count)
+	for rest := b.block; len(rest) > 0; offset++ {
+		m, after, err := nextMessage(rest)
+		if err == nil && offset == end {
+			err = errMore
 		}
+		if err != nil {
+			yield(stages.Record{}, b.bad(offset, err))
+			return
+		}
+		if !yield(stages.Record{Offset: offset, TxID: TxText(m, b.scratch[:]), Payload: m.Payload}, nil) {
+			return
+		}
+		rest = after
 	}
+	if offset != end {
+		yield(stages.Record{}, b.bad(offset, errLess))
+		return
+	}
+	b.whole = true
+}
+
+var (
+	errMore = errors.New("the body holds more records than its header says")
+	errLess = errors.New("the body ends, and its header says more records")
+)
+
+func (b *body) bad(offset int64, err error) error {
+	return fmt.Errorf("%s at byte %d: record %d: %w: %w", b.path, b.header.Ref.Off, offset, err, stages.ErrDamaged)
 }
 
 // countMessages walks a block without looking at what it says.

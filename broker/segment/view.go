@@ -32,33 +32,16 @@ func (v View) Tail() Tail { return v.tail }
 // Headers yields the appends with from <= TS < before in stamp order. An error ends the sequence.
 func (v View) Headers(from, before stages.Micros) iter.Seq2[stages.Header, error] {
 	return func(yield func(stages.Header, error) bool) {
-		for _, x := range v.sealed {
-			if x.last < from {
-				continue
+		err := v.between(from, before, func(seg uint32, entries []byte) (bool, error) {
+			for ; len(entries) > 0; entries = entries[entryLen:] {
+				if !yield(entryHeader(entries[:entryLen], v.s.o.Generation, seg), nil) {
+					return false, nil
+				}
 			}
-			if x.first >= before {
-				return
-			}
-			// Appends stamped `from` may begin in the chunk before the first one that starts at or above it.
-			c := sort.Search(len(x.chunks), func(i int) bool { return x.chunks[i].first >= from })
-			more, err := v.each(x, max(c-1, 0), func(e []byte) bool {
-				ts := entryTS(e)
-				return ts < from || ts < before && yield(entryHeader(e, v.s.o.Generation, x.seg), nil)
-			})
-			if err != nil {
-				yield(stages.Header{}, err)
-			}
-			if !more {
-				return
-			}
-		}
-		n := len(v.entries) / entryLen
-		i := sort.Search(n, func(i int) bool { return entryTS(entryAt(v.entries, i)) >= from })
-		for ; i < n; i++ {
-			e := entryAt(v.entries, i)
-			if entryTS(e) >= before || !yield(entryHeader(e, v.s.o.Generation, v.tail.Seg), nil) {
-				return
-			}
+			return true, nil
+		})
+		if err != nil {
+			yield(stages.Header{}, err)
 		}
 	}
 }
@@ -105,35 +88,40 @@ const chunksPerRead = 64
 
 // each calls fn for the entries of a sealed segment from chunk c on, until fn says no. more tells that it never did.
 func (v View) each(x *sealed, c int, fn func(e []byte) bool) (more bool, err error) {
+	return v.eachPiece(x, c, len(x.chunks), func(part []byte) (bool, error) {
+		for ; len(part) > 0; part = part[entryLen:] {
+			if !fn(part[:entryLen]) {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+}
+
+// eachPiece calls fn for the entries of the chunks c to end-1 of a sealed segment, some chunks at a time, until fn says no or an error.
+func (v View) eachPiece(x *sealed, c, end int, fn func(entries []byte) (more bool, err error)) (more bool, err error) {
 	f, err := v.openIndex(x)
 	if err != nil {
 		return false, err
 	}
 	defer v.s.handles.release(f)
-	return eachEntry(f, x, c, fn)
-}
-
-func eachEntry(f *handle, x *sealed, c int, fn func(e []byte) bool) (more bool, err error) {
-	buf := make([]byte, min(chunksPerRead, len(x.chunks)-c)*chunkEntries*entryLen)
-	for c < len(x.chunks) {
-		last := min(c+chunksPerRead, len(x.chunks)) - 1
+	buf := make([]byte, min(chunksPerRead, end-c)*chunkEntries*entryLen)
+	for c < end {
+		last := min(c+chunksPerRead, end) - 1
 		start, _ := x.chunkPlace(c)
-		end, length := x.chunkPlace(last)
-		b := buf[:end+int64(length)-start]
+		stop, length := x.chunkPlace(last)
+		b := buf[:stop+int64(length)-start]
 		if err := readFull(f, f.path, b, start); err != nil {
 			return false, err
 		}
 		for ; c <= last; c++ {
 			off, n := x.chunkPlace(c)
-			part := b[off-start:][:n]
-			if checksum(part) != x.chunks[c].sum {
+			if checksum(b[off-start:][:n]) != x.chunks[c].sum {
 				return false, damaged(f.path, off, errChanged)
 			}
-			for ; len(part) > 0; part = part[entryLen:] {
-				if !fn(part[:entryLen]) {
-					return false, nil
-				}
-			}
+		}
+		if more, err := fn(b); !more || err != nil {
+			return false, err
 		}
 	}
 	return true, nil

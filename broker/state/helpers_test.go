@@ -170,7 +170,8 @@ func (n *node) log(id stages.QueueID) string {
 		}
 		headers = append(headers, h)
 	}
-	err := n.segments.Bodies(context.Background(), id, headers, func(i int, body stages.Body) error {
+	list := segment.Pick(id, headers)
+	err := n.segments.Bodies(context.Background(), &list, list.Appends, func(i int, body stages.Body) error {
 		h := body.Header()
 		fmt.Fprintf(&b, "  %d %s base=%d count=%d weight=%d flags=%d\n", h.TS, names[h.Partition], h.Base, h.Count, h.Weight, h.Flags)
 		for r, err := range body.Records() {

@@ -99,7 +99,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		r := got[0]
 		h := stages.Header{TS: r.TS, Base: r.Offset, Count: 1}
-		text, err := newLines().Append(nil, r.Partition, h, one{h, stages.Record{Offset: r.Offset, TxID: []byte(r.TxID), Payload: r.Payload}})
+		text, err := newLines().Append(nil, r.Partition, &h, one{h, stages.Record{Offset: r.Offset, TxID: []byte(r.TxID), Payload: r.Payload}})
 		if err != nil || string(text) != line+"\n" {
 			t.Errorf("%q became %q, %v", line, text, err)
 		}
@@ -116,7 +116,7 @@ func FuzzLine(f *testing.F) {
 			return
 		}
 		h := stages.Header{TS: stages.Micros(ts), Base: base, Count: 1, Flags: stages.FlagSealed | flags}
-		text, err := newLines().Append(nil, name, h, one{h, stages.Record{Offset: base, TxID: []byte(tx), Payload: payload}})
+		text, err := newLines().Append(nil, name, &h, one{h, stages.Record{Offset: base, TxID: []byte(tx), Payload: payload}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func BenchmarkLines(b *testing.B) {
 			l := newLines()
 			var dst []byte
 			for b.Loop() {
-				dst, _ = l.Append(dst[:0], "cust-000123", body.h, body)
+				dst, _ = l.Append(dst[:0], "cust-000123", &body.h, body)
 				body.h.TS++
 			}
 			b.SetBytes(int64(len(dst)))

@@ -47,7 +47,7 @@ const (
 
 // Append writes the lines of one append, byte for byte as docs/formats.md 7.2 says. The payload is copied, never parsed and
 // printed (contract S9).
-func (l *lines) Append(dst []byte, name string, h stages.Header, body stages.Body) ([]byte, error) {
+func (l *lines) Append(dst []byte, name string, h *stages.Header, body stages.Body) ([]byte, error) {
 	if l.prefix == nil || name != l.partition {
 		l.partition = name
 		l.prefix = append(l.prefix[:0], partPartition...)

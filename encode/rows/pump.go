@@ -9,22 +9,23 @@ import (
 	"queen/stages"
 )
 
-// runWeight is the record weight of one run in bytes: what a worker reads and formats at a time.
-const runWeight = 1 << 20
+// runBytes is the length of the frames of one run: what a worker reads and formats at a time.
+const runBytes = 1 << 20
 
 // keepBytes is the largest buffer that is used again for another run: one huge record must not stay for good.
 const keepBytes = 4 << 20
 
 // Formatter appends the bytes of one append to dst. Each worker has its own, so it may keep scratch space. It must check
-// that the body holds exactly the records that the header names.
+// that the body holds exactly the records that the header names. h is good until Append returns.
 type Formatter interface {
-	Append(dst []byte, name string, h stages.Header, body stages.Body) ([]byte, error)
+	Append(dst []byte, name string, h *stages.Header, body stages.Body) ([]byte, error)
 }
 
 // Pump reads, formats and writes all rows to w, in order. The bytes that w sees do not depend on Readers.
 //
 // Invariants of the loop:
-//   - Appends are cut into runs of about 1 MiB of weight, always at the same places.
+//   - Appends are cut into runs of about 1 MiB of frames, always at the same places.
+//   - Appends are in order within a run, which its worker sees, and from run to run, which the caller's goroutine sees.
 //   - At most Readers+1 runs are in memory: the one being written and those being read ahead.
 //   - Runs reach w in order, on the caller's goroutine; only reading and formatting is done by the workers.
 //   - The first error of any worker, of w or of ctx ends the loop at once and is what Pump returns.
@@ -49,9 +50,10 @@ func Pump(ctx context.Context, w io.Writer, r Rows, newFormatter func() Formatte
 }
 
 type run struct {
-	headers []stages.Header
-	out     []byte
-	done    chan struct{} // gets one value when out is complete
+	appends     []stages.Append
+	first, last sequence // what stands at its ends
+	out         []byte
+	done        chan struct{} // gets one value when out is complete
 }
 
 type pump struct {
@@ -68,12 +70,13 @@ func (p *pump) drive(ctx context.Context, w io.Writer, ahead int) error {
 		free[i] = &run{done: make(chan struct{}, 1)}
 	}
 	var flight []*run
+	var last sequence
 	for len(rest) > 0 || len(flight) > 0 {
 		for len(rest) > 0 && len(free) > 0 {
 			t := free[len(free)-1]
 			free = free[:len(free)-1]
 			n := cut(rest)
-			t.headers, rest = rest[:n], rest[n:]
+			t.appends, rest = rest[:n], rest[n:]
 			flight = append(flight, t)
 			p.tasks <- t // never blocks: its room is that of all runs
 		}
@@ -85,6 +88,9 @@ func (p *pump) drive(ctx context.Context, w io.Writer, ahead int) error {
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
+		}
+		if err := last.follow(t.first, t.last); err != nil {
+			return err
 		}
 		if _, err := w.Write(t.out); err != nil {
 			return err
@@ -98,15 +104,15 @@ func (p *pump) drive(ctx context.Context, w io.Writer, ahead int) error {
 	return nil
 }
 
-// cut returns how many of the headers make the next run: at least one.
-func cut(headers []stages.Header) int {
-	var weight int64
-	for i, h := range headers {
-		if weight += int64(h.Weight); weight >= runWeight {
+// cut returns how many of the appends make the next run: at least one.
+func cut(appends []stages.Append) int {
+	var length int64
+	for i := range appends {
+		if length += int64(appends[i].Len); length >= runBytes {
 			return i + 1
 		}
 	}
-	return len(headers)
+	return len(appends)
 }
 
 func (p *pump) work(ctx context.Context, f Formatter) {
@@ -126,26 +132,30 @@ func (p *pump) work(ctx context.Context, f Formatter) {
 // format reads and formats one run.
 func (p *pump) format(ctx context.Context, f Formatter, t *run) error {
 	next := 0
-	name := ""
-	err := p.rows.Read(ctx, t.headers, func(i int, body stages.Body) error {
-		if i != next || i >= len(t.headers) {
-			return fmt.Errorf("read appends: got append %d of %d, expected %d: %w", i, len(t.headers), next, stages.ErrDamaged)
+	var at sequence
+	err := p.rows.Read(ctx, t.appends, func(i int, body stages.Body) error {
+		if i != next || i >= len(t.appends) {
+			return fmt.Errorf("read appends: got append %d of %d, expected %d: %w", i, len(t.appends), next, stages.ErrDamaged)
 		}
-		h := t.headers[i]
-		if g := body.Header(); g.Partition != h.Partition || g.TS != h.TS || g.Base != h.Base || g.Count != h.Count {
-			return fmt.Errorf("read append (partition %d, stamp %d, offset %d, %d records): got (%d, %d, %d, %d): %w",
-				h.Partition, h.TS, h.Base, h.Count, g.Partition, g.TS, g.Base, g.Count, stages.ErrDamaged)
+		part := &p.rows.List.Parts[t.appends[i].Part]
+		h := body.Header()
+		if h.Partition != part.ID || h.Count < 1 {
+			return fmt.Errorf("read append %d of partition %d (%q): got %d records of partition %d: %w", i, part.ID, part.Name, h.Count, h.Partition, stages.ErrDamaged)
 		}
-		if i == 0 || h.Partition != t.headers[i-1].Partition {
-			name = p.rows.Names[h.Partition]
+		if err := at.next(part.Name, &h); err != nil {
+			return err
+		}
+		if i == 0 {
+			t.first = at
 		}
 		var err error
-		t.out, err = f.Append(t.out, name, h, body)
+		t.out, err = f.Append(t.out, part.Name, &h, body)
 		next++
 		return err
 	})
-	if err == nil && next != len(t.headers) {
-		err = fmt.Errorf("read appends: got %d of %d: %w", next, len(t.headers), stages.ErrDamaged)
+	if err == nil && next != len(t.appends) {
+		err = fmt.Errorf("read appends: got %d of %d: %w", next, len(t.appends), stages.ErrDamaged)
 	}
+	t.last = at
 	return err
 }

@@ -14,11 +14,11 @@ import (
 
 // Rows is the content of one object: its appends, in the order of the object, and how to get their bodies.
 type Rows struct {
-	// Appends are sorted by (partition name bytes, stamp, offset); an encoder refuses anything else.
-	Appends []stages.Header
-	Names   map[stages.PartitionID]string
-	// Read calls into once for each header in the order given, as stages.Log.Bodies does. It is called by several goroutines.
-	Read func(ctx context.Context, headers []stages.Header, into func(i int, body stages.Body) error) error
+	// Appends are the listing's, sorted by (partition name bytes, stamp, offset); an encoder refuses anything else.
+	Appends []stages.Append
+	List    *stages.Listing // its Parts are sorted by name
+	// Read calls into once for each append in the order given, as stages.Log.Bodies does. It is called by several goroutines.
+	Read func(ctx context.Context, appends []stages.Append, into func(i int, body stages.Body) error) error
 	// Readers is how many reads of bodies are in flight, at least 1. It never shapes bytes.
 	Readers int
 }
@@ -33,55 +33,65 @@ type Row struct {
 	Payload   []byte
 }
 
-// ErrOrder is wrapped by what Check returns for appends out of order: a bug of whoever sorted, not of the data.
+// ErrOrder is wrapped by what is returned for appends out of order: a bug of whoever sorted, not of the data.
 var ErrOrder = errors.New("appends out of order")
 
-// Check verifies that the appends are named, not empty and strictly in the order of an object, and counts what a manifest
-// says of them. It touches no body.
+// Check verifies that the appends are strictly in the order of an object, as far as can be seen without their headers, and returns what a
+// manifest says of them. It touches no body. Stamps and offsets are compared as the frames are read (see sequence).
 func (r Rows) Check() (stages.Stats, error) {
-	var (
-		s    stages.Stats
-		prev stages.Header
-		name string
-	)
-	for i, h := range r.Appends {
-		if h.Count < 1 {
-			return stages.Stats{}, fmt.Errorf("append %d of partition %d at %d: %d records", i, h.Partition, h.TS, h.Count)
+	s := stages.Stats{Records: r.List.Records, MinTS: r.List.MinTS, MaxTS: r.List.MaxTS}
+	var prev stages.Append
+	for i, a := range r.Appends {
+		if int64(a.Part) >= int64(len(r.List.Parts)) {
+			return stages.Stats{}, fmt.Errorf("append %d is of partition %d of a listing of %d", i, a.Part, len(r.List.Parts))
 		}
-		if i == 0 || h.Partition != prev.Partition {
-			next, ok := r.Names[h.Partition]
-			if !ok {
-				return stages.Stats{}, fmt.Errorf("append %d: partition %d has no name", i, h.Partition)
+		same := i > 0 && a.Part == prev.Part
+		if i > 0 && !same {
+			was, name := r.List.Parts[prev.Part].Name, r.List.Parts[a.Part].Name
+			if name < was {
+				return stages.Stats{}, fmt.Errorf("append %d: partition %q behind %q: %w", i, name, was, ErrOrder)
 			}
-			if i > 0 && next < name {
-				return stages.Stats{}, fmt.Errorf("append %d: partition %q behind %q: %w", i, next, name, ErrOrder)
-			}
-			if i == 0 || next != name {
-				s.Partitions++
-			} else if h.TS < prev.TS || h.TS == prev.TS && h.Base <= prev.Base {
-				return stages.Stats{}, outOfOrder(i, next, prev, h)
-			}
-			name = next
-		} else if h.TS < prev.TS || h.Base < prev.Base+int64(prev.Count) {
-			return stages.Stats{}, outOfOrder(i, name, prev, h)
+			same = name == was
 		}
-		s = add(s, h)
-		prev = h
+		switch {
+		case !same:
+			s.Partitions++
+		case a.Seg < prev.Seg || a.Seg == prev.Seg && a.Off <= prev.Off:
+			return stages.Stats{}, fmt.Errorf("append %d of partition %q: (%d, %d) behind (%d, %d): %w",
+				i, r.List.Parts[a.Part].Name, a.Seg, a.Off, prev.Seg, prev.Off, ErrOrder)
+		}
+		prev = a
 	}
 	return s, nil
 }
 
-func outOfOrder(i int, name string, prev, h stages.Header) error {
-	return fmt.Errorf("append %d of partition %q: (%d, %d) behind (%d, %d): %w", i, name, h.TS, h.Base, prev.TS, prev.Base, ErrOrder)
+// sequence is where in an object the headers of its appends have come to. It finds those that are out of order, which no place can show.
+type sequence struct {
+	any       bool
+	name      string
+	partition stages.PartitionID
+	ts        stages.Micros
+	base, end int64
 }
 
-func add(s stages.Stats, h stages.Header) stages.Stats {
-	if s.Records == 0 || h.TS < s.MinTS {
-		s.MinTS = h.TS
+// next takes the header of the next append, which is of the partition called name.
+func (s *sequence) next(name string, h *stages.Header) error {
+	here := sequence{true, name, h.Partition, h.TS, h.Base, h.Base + int64(h.Count)}
+	return s.follow(here, here)
+}
+
+// follow goes on to last by way of first, the append that stands next.
+func (s *sequence) follow(first, last sequence) error {
+	if s.any && (first.partition == s.partition || first.name == s.name) {
+		fits := first.ts >= s.ts && first.base >= s.end
+		if first.partition != s.partition {
+			fits = first.ts > s.ts || first.ts == s.ts && first.base > s.base
+		}
+		if !fits {
+			return fmt.Errorf("partition %q: the append of stamp %d and offset %d stands behind that of %d and %d: %w: %w",
+				first.name, first.ts, first.base, s.ts, s.base, ErrOrder, stages.ErrDamaged)
+		}
 	}
-	if s.Records == 0 || h.TS > s.MaxTS {
-		s.MaxTS = h.TS
-	}
-	s.Records += int64(h.Count)
-	return s
+	*s = last
+	return nil
 }

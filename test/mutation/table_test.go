@@ -38,12 +38,12 @@ var table = []mutation{
 	},
 	{
 		invariant: set, why: "a window holds what is stamped at its end, too",
-		file: "broker/log.go", old: "view.Headers(list.Start, list.End)", new: "view.Headers(list.Start, list.End+1)",
+		file: "broker/log.go", old: "view.List(ctx, start, end)", new: "view.List(ctx, start, end+1)",
 		pkg: "broker", test: "TestWindowsTile", says: "doubled: append",
 	},
 	{
 		invariant: set, why: "a window begins behind the stamp that the one before ended at",
-		file: "broker/log.go", old: "view.Headers(list.Start, list.End)", new: "view.Headers(list.Start+1, list.End)",
+		file: "broker/log.go", old: "view.List(ctx, start, end)", new: "view.List(ctx, start+1, end)",
 		pkg: "broker", test: "TestWindowsTile", says: "lost: append",
 	},
 	{
@@ -68,7 +68,7 @@ var table = []mutation{
 	},
 	{
 		invariant: set, why: "a read that comes up short is taken for the whole window",
-		file: "encode/rows/pump.go", old: "if err == nil && next != len(t.headers) {", new: "if false {",
+		file: "encode/rows/pump.go", old: "if err == nil && next != len(t.appends) {", new: "if false {",
 		pkg: "sink", test: "TestShortReadFailsTheWindow", says: "lost: record",
 	},
 	{

@@ -1,0 +1,120 @@
+package segment
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"queen/stages"
+)
+
+// An append of a listing costs what the sink's budget is told that it costs.
+func TestAppendBytes(t *testing.T) {
+	if n := unsafe.Sizeof(stages.Append{}); n+4 != stages.AppendBytes {
+		t.Errorf("an append takes %d bytes, and 4 more while it is sorted: AppendBytes is %d", n, stages.AppendBytes)
+	}
+}
+
+// Whatever a range begins and ends with, its listing is that of its headers, and the memory for it is taken once, with little to spare.
+func TestListRanges(t *testing.T) {
+	s, m := open(t, vfs.NewMem(), 20_000), newMaker(3, 50)
+	var stamps []stages.Micros
+	for range 900 {
+		fs := m.call(30)
+		stamps = append(stamps, fs[0].TS)
+		mustAppend(t, s, 1, fs)
+	}
+	v := s.View(1)
+	if v.Tail().Seg < 4 {
+		t.Fatal(v.Tail())
+	}
+	rng := rand.New(rand.NewPCG(5, 6))
+	some := func() stages.Micros { return stamps[rng.IntN(len(stamps))] + stages.Micros(rng.IntN(2)) }
+	ranges := [][2]stages.Micros{{stages.Beginning, maxMicros}, {stages.Beginning, 0}, {maxMicros, maxMicros}, {5, 4}}
+	for range 300 {
+		ranges = append(ranges, [2]stages.Micros{some(), some()})
+	}
+	for _, r := range ranges {
+		hs, err := headersOf(v.Headers(r[0], r[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := v.List(t.Context(), r[0], r[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sameListing(list, hs); err != nil {
+			t.Fatalf("[%d, %d): %v", r[0], r[1], err)
+		}
+		if room := v.count(r[0], r[1]); cap(list.Appends) != room || room > len(hs)+4*chunkEntries {
+			t.Errorf("[%d, %d): %d appends in room for %d, counted were %d", r[0], r[1], len(hs), cap(list.Appends), room)
+		}
+	}
+}
+
+// The length of a body and of its frame say the same.
+func TestBodyLen(t *testing.T) {
+	for _, n := range []int{1, 2, blockLen - 1, blockLen, blockLen + 1, blockLen + 4, 2*blockLen - 1, 2 * blockLen, 2*blockLen + 1, 77*blockLen - 3, maxBody - 1, maxBody} {
+		if got := bodyLen(uint32(frameLen(n))); int(got) != n {
+			t.Errorf("a body of %d bytes: %d", n, got)
+		}
+	}
+}
+
+// Ids map to what was set, wherever they lie, and a table takes no more than its limit.
+func TestPlaces(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	for name, next := range map[string]func(i int) stages.PartitionID{
+		"rising":  func(i int) stages.PartitionID { return stages.PartitionID(1000 + i) },
+		"falling": func(i int) stages.PartitionID { return stages.PartitionID(2000 - i) },
+		"to zero": func(i int) stages.PartitionID { return stages.PartitionID(max(0, 30-i)) },
+		"near":    func(int) stages.PartitionID { return stages.PartitionID(rng.IntN(3000) + 5) },
+		"far":     func(int) stages.PartitionID { return stages.PartitionID(rng.Uint64()) },
+		"ends": func(i int) stages.PartitionID {
+			return []stages.PartitionID{math.MaxUint64, 0, math.MaxInt64, 1, math.MaxInt64 + 1}[i%5]
+		},
+	} {
+		for _, limit := range []uint64{1, 10, 64, 5000} {
+			p, want := places{limit: limit}, map[stages.PartitionID]uint32{}
+			for i := range 1000 {
+				id := next(i)
+				at, ok := p.get(id)
+				if n, there := want[id]; ok != there || ok && at != n {
+					t.Fatalf("%s, limit %d: id %d is at %d, %v, want %d, %v", name, limit, id, at, ok, n, there)
+				}
+				if !ok {
+					p.set(id, uint32(len(want)))
+					want[id] = uint32(len(want))
+				}
+				if uint64(len(p.table)) > limit {
+					t.Fatalf("%s: a table of %d, limit %d", name, len(p.table), limit)
+				}
+			}
+			if far := name == "far" || name == "ends"; far && p.far == nil || !far && limit == 5000 && p.far != nil {
+				t.Errorf("%s, limit %d: by map is %v", name, limit, p.far != nil)
+			}
+			for id, n := range want {
+				if at, ok := p.get(id); !ok || at != n {
+					t.Fatalf("%s, limit %d: id %d is at %d, %v, want %d", name, limit, id, at, ok, n)
+				}
+			}
+		}
+	}
+}
+
+func BenchmarkList(b *testing.B) {
+	const n = 600_000
+	s, _ := benchStore(b, 1, n)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		list, err := s.View(1).List(b.Context(), 0, maxMicros)
+		if err != nil || len(list.Appends) != n {
+			b.Fatal(err, len(list.Appends))
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/append")
+}
