@@ -7,9 +7,6 @@ import (
 	"queen/stages"
 )
 
-// chunkBytes is the size of the chunks that an object is handed on in; 16 of them make a part.
-const chunkBytes = 1 << 20
-
 // ReadFunc reads bodies of appends of a listing, as stages.Log.Bodies does.
 type ReadFunc func(ctx context.Context, list *stages.Listing, appends []stages.Append, into func(i int, body stages.Body) error) error
 
@@ -24,7 +21,8 @@ func (e *EncoderError) Error() string {
 	return fmt.Sprintf("window %d: its intent asks for the encoder %q, this version has %q", e.K, e.Want, e.Have)
 }
 
-// Stage encodes one job at a time and hands its object on in chunks of 1 MiB. It uses the intent's format, never a setting.
+// Stage encodes one job at a time and hands its object on in chunks of stages.ChunkBytes. It uses the intent's format, never a setting. Beside
+// the encoder and what is read ahead it holds one chunk: the one that is being filled or handed on.
 //
 // The chunks of a job come in order; the last one has End and Stats set and may be shorter or empty. A job whose upload an
 // earlier life finished passes as that one chunk, without data. Do returns after the encoder has ended, so a job that failed
@@ -33,13 +31,15 @@ type Stage struct {
 	lookup  func(format, compression string) (Format, error)
 	read    ReadFunc
 	readers int
+	chunks  *stages.Chunks
 }
 
 var _ stages.Stage[*stages.Job, stages.Chunk] = (*Stage)(nil)
 
-// New returns the stage. readers is how many body reads are in flight while a job is encoded, at least 1.
-func New(lookup func(format, compression string) (Format, error), read ReadFunc, readers int) *Stage {
-	return &Stage{lookup: lookup, read: read, readers: readers}
+// New returns the stage. readers is how many body reads are in flight while a job is encoded, at least 1; chunks is where the memory of what
+// it emits comes from, and emit takes a chunk over whether it fails or not.
+func New(lookup func(format, compression string) (Format, error), read ReadFunc, readers int, chunks *stages.Chunks) *Stage {
+	return &Stage{lookup: lookup, read: read, readers: readers, chunks: chunks}
 }
 
 // Check reports whether this binary can write the window of an intent as the intent wants it: nil, an *UnknownError or an
@@ -64,7 +64,8 @@ func (s *Stage) Do(ctx context.Context, job *stages.Job, emit func(stages.Chunk)
 	if err != nil {
 		return fmt.Errorf("encode queue %q: %w", job.Queue.Name, err)
 	}
-	w := &chunker{job: job, emit: emit}
+	w := &chunker{job: job, emit: emit, chunks: s.chunks}
+	defer w.release()
 	stats, err := f.Encode(ctx, w, Rows{
 		Appends: job.Sorted,
 		List:    &job.Listing,
@@ -76,36 +77,50 @@ func (s *Stage) Do(ctx context.Context, job *stages.Job, emit func(stages.Chunk)
 	if err != nil {
 		return fmt.Errorf("encode window %d of queue %q: %w", job.Intent.K, job.Queue.Name, err)
 	}
-	return emit(stages.Chunk{Job: job, Data: w.buf, End: true, Stats: stats})
+	last := w.take()
+	last.End, last.Stats = true, stats
+	return emit(last)
 }
 
 // Drain has nothing to hand on: Do ends each object.
 func (s *Stage) Drain(context.Context, func(stages.Chunk) error) error { return nil }
 
-// chunker cuts what an encoder writes into chunks of exactly chunkBytes. A chunk belongs to its receiver, so each has memory
-// of its own.
+// chunker cuts what an encoder writes into chunks of exactly stages.ChunkBytes. Each has memory of its own until its receiver releases it.
 type chunker struct {
-	job  *stages.Job
-	emit func(stages.Chunk) error
-	buf  []byte
+	job    *stages.Job
+	emit   func(stages.Chunk) error
+	chunks *stages.Chunks
+	buf    *stages.Buffer // being filled; nil = none yet
+	n      int            // bytes in it
 }
 
 func (c *chunker) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 {
 		if c.buf == nil {
-			c.buf = make([]byte, 0, chunkBytes)
+			c.buf = c.chunks.Take()
 		}
-		m := min(len(p), chunkBytes-len(c.buf))
-		c.buf = append(c.buf, p[:m]...)
+		m := copy(c.buf.Bytes()[c.n:], p)
+		c.n += m
 		p = p[m:]
-		if len(c.buf) == chunkBytes {
-			full := c.buf
-			c.buf = nil
-			if err := c.emit(stages.Chunk{Job: c.job, Data: full}); err != nil {
+		if c.n == stages.ChunkBytes {
+			if err := c.emit(c.take()); err != nil {
 				return n - len(p), err
 			}
 		}
 	}
 	return n, nil
 }
+
+// take returns what is filled and forgets it.
+func (c *chunker) take() stages.Chunk {
+	out := stages.Chunk{Job: c.job, Buffer: c.buf}
+	if c.buf != nil {
+		out.Data = c.buf.Bytes()[:c.n:c.n]
+	}
+	c.buf, c.n = nil, 0
+	return out
+}
+
+// release gives up what is not handed on.
+func (c *chunker) release() { c.take().Release() }

@@ -21,13 +21,13 @@ func job(l *log, f Format) *stages.Job {
 	}
 }
 
-func newStage(t *testing.T, l *log) *Stage {
+func newStage(t *testing.T, l *log, chunks *stages.Chunks) *Stage {
 	return New(Lookup, func(ctx context.Context, list *stages.Listing, appends []stages.Append, into func(int, stages.Body) error) error {
 		if list.Queue != 9 {
 			t.Errorf("reads queue %d", list.Queue)
 		}
 		return l.read(ctx, appends, into)
-	}, 2)
+	}, 2, chunks)
 }
 
 // The chunks of a job are its object, cut at each MiB, with the counts on the last.
@@ -38,7 +38,8 @@ func TestStageChunks(t *testing.T) {
 		j := job(l, f)
 		var got []byte
 		ended := false
-		err := newStage(t, l).Do(t.Context(), j, func(c stages.Chunk) error {
+		chunks := &stages.Chunks{}
+		err := newStage(t, l, chunks).Do(t.Context(), j, func(c stages.Chunk) error {
 			if c.Job != j || ended || !c.End && len(c.Data) != 1<<20 || len(c.Data) > 1<<20 {
 				t.Errorf("%s: a chunk of %d bytes, end %v", f.Ext(), len(c.Data), c.End)
 			}
@@ -46,20 +47,27 @@ func TestStageChunks(t *testing.T) {
 				t.Errorf("%s: stats %+v", f.Ext(), c.Stats)
 			}
 			got = append(got, c.Data...)
+			if chunks.Out() > stages.ChunkBytes {
+				t.Errorf("%s: %d bytes are out", f.Ext(), chunks.Out())
+			}
+			c.Release()
 			return nil
 		})
+		if chunks.Out() != 0 {
+			t.Errorf("%s: %d bytes are out at the end", f.Ext(), chunks.Out())
+		}
 		if err != nil || !ended || !bytes.Equal(got, want) || len(got) < 1<<20 {
 			t.Errorf("%s: %v, ended %v, %d bytes of %d", f.Ext(), err, ended, len(got), len(want))
 		}
 	}
 }
 
-// A chunk belongs to its receiver: nothing writes to it later.
+// A chunk belongs to its receiver until he releases it: nothing writes to it meanwhile.
 func TestChunksAreNotShared(t *testing.T) {
 	l := large(11, 12_000)
 	f, _ := Lookup("jsonl", "none")
 	var kept, copies [][]byte
-	err := newStage(t, l).Do(t.Context(), job(l, f), func(c stages.Chunk) error {
+	err := newStage(t, l, &stages.Chunks{}).Do(t.Context(), job(l, f), func(c stages.Chunk) error {
 		kept = append(kept, c.Data)
 		copies = append(copies, bytes.Clone(c.Data))
 		return nil
@@ -78,7 +86,7 @@ func TestChunksAreNotShared(t *testing.T) {
 func TestStageFinishedJob(t *testing.T) {
 	j := &stages.Job{Finished: &stages.Uploaded{}}
 	n := 0
-	err := New(Lookup, nil, 1).Do(t.Context(), j, func(c stages.Chunk) error {
+	err := New(Lookup, nil, 1, &stages.Chunks{}).Do(t.Context(), j, func(c stages.Chunk) error {
 		n++
 		if c.Job != j || !c.End || c.Data != nil {
 			t.Errorf("%+v", c)
@@ -106,17 +114,17 @@ func TestStageRefusesOtherEncoders(t *testing.T) {
 	var unknown *UnknownError
 	j := job(l, f)
 	j.Intent.Encoder = "klauspost/compress v9"
-	if err := New(Lookup, read, 1).Do(t.Context(), j, emit); !errors.As(err, &enc) || enc.K != 4 || enc.Want != "klauspost/compress v9" || enc.Have != f.Encoder() {
+	if err := New(Lookup, read, 1, &stages.Chunks{}).Do(t.Context(), j, emit); !errors.As(err, &enc) || enc.K != 4 || enc.Want != "klauspost/compress v9" || enc.Have != f.Encoder() {
 		t.Errorf("other encoder: %v", err)
 	}
 	j = job(l, f)
 	j.Intent.Level = 9
-	if err := New(Lookup, read, 1).Do(t.Context(), j, emit); !errors.As(err, &enc) {
+	if err := New(Lookup, read, 1, &stages.Chunks{}).Do(t.Context(), j, emit); !errors.As(err, &enc) {
 		t.Errorf("other level: %v", err)
 	}
 	j = job(l, f)
 	j.Intent.Format = "parquet"
-	if err := New(Lookup, read, 1).Do(t.Context(), j, emit); !errors.As(err, &unknown) || unknown.Format != "parquet" {
+	if err := New(Lookup, read, 1, &stages.Chunks{}).Do(t.Context(), j, emit); !errors.As(err, &unknown) || unknown.Format != "parquet" {
 		t.Errorf("other format: %v", err)
 	}
 }
@@ -128,20 +136,22 @@ func TestStageStops(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := large(11, 6_000)
 			returned := false
-			err := newStage(t, l).Do(t.Context(), job(l, f), func(stages.Chunk) error {
+			chunks := &stages.Chunks{}
+			err := newStage(t, l, chunks).Do(t.Context(), job(l, f), func(c stages.Chunk) error {
 				if returned {
 					t.Error("emitted after the end")
 				}
+				c.Release()
 				return boom
 			})
 			returned = true
-			if !errors.Is(err, boom) {
-				t.Errorf("%s: %v", f.Ext(), err)
+			if !errors.Is(err, boom) || chunks.Out() != 0 {
+				t.Errorf("%s: %v, %d bytes are out", f.Ext(), err, chunks.Out())
 			}
 			synctest.Wait()
 		})
 	}
-	if err := newStage(t, nil).Drain(t.Context(), nil); err != nil {
+	if err := newStage(t, nil, nil).Drain(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 }

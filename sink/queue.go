@@ -100,7 +100,7 @@ func (q *queue) run(ctx context.Context, a *adopted) error {
 	stages.Source(r, "headers", headers.Generate).
 		Via(stages.Via(r, "window", noting(a.cutter, a.reading), 1)).
 		Via(stages.Via(r, "begin", checking(noting(commit.NewBegin(options), q.cut), q.checkBegin), 0)).
-		Via(stages.Via(r, "encode", noting(q.s.shared.encoders.around(encode.New(encode.Lookup, q.read, q.s.cfg.FetchConcurrency)), q.uploading), 0)).
+		Via(stages.Via(r, "encode", noting(q.s.shared.encoders.around(q.encoder()), q.uploading), 0)).
 		Via(stages.Via(r, "upload", up, 1)).
 		To(stages.Sink(r, "finish", q.committing(finish)))
 	return r.Wait()
@@ -178,6 +178,10 @@ func (q *queue) read(ctx context.Context, list *stages.Listing, appends []stages
 		q.s.raise(q, bodiesRead{err})
 	}
 	return err
+}
+
+func (q *queue) encoder() *encode.Stage {
+	return encode.New(encode.Lookup, q.read, q.s.cfg.FetchConcurrency, &q.s.shared.chunks)
 }
 
 // committing is the end of the pipeline.

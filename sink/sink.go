@@ -133,7 +133,7 @@ func (s *Sink) clientOptions() upload.ClientOptions {
 }
 
 func (s *Sink) uploadOptions(client *upload.Client) upload.StageOptions {
-	return upload.StageOptions{Client: client, Sink: s.cfg.Name, Tenant: s.cfg.Tenant, Threshold: s.need.threshold, Hook: s.crash,
+	return upload.StageOptions{Client: client, Sink: s.cfg.Name, Tenant: s.cfg.Tenant, Part: s.need.part, Threshold: s.need.threshold, Hook: s.crash,
 		Describe: func(format, compression string) (ext, contentType string, err error) {
 			f, err := encode.Lookup(format, compression)
 			if err != nil {

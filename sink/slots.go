@@ -7,14 +7,14 @@ import (
 
 	"queen/commit"
 	"queen/stages"
+	"queen/upload"
 )
-
-func uploadMemory(part, threshold int64) int64 { return 3*part + 1<<20 }
 
 // Shared is what the sinks of one process share: the one number of bytes that they may hold, and how many windows are encoded at once.
 type Shared struct {
 	budget   *stages.Budget
 	encoders permits
+	chunks   stages.Chunks // of all objects on their way
 }
 
 // NewShared returns the share of a process: memory in bytes (QUEEN_S3_MEMORY_MB), and windows encoded at once (QUEEN_S3_THREADS).
@@ -23,10 +23,8 @@ func NewShared(memory int64, threads int) *Shared {
 }
 
 const (
-	encoderBytes = 20 << 20 // what an encoder takes
-	runBytes     = 5 << 18  // one of the runs of records that are read ahead of it
-	minPart      = 5 << 20  // the protocol's limit on all parts but the last
-	maxPart      = 16 << 20
+	encoderBytes = 20<<20 + 2*stages.ChunkBytes // what an encoder takes, with the chunk it fills and the one behind it
+	runBytes     = 5 << 18                      // one of the runs of records that are read ahead of it
 )
 
 // need says what a window takes while it is written. A filling window takes nothing: it is a few sums.
@@ -34,14 +32,20 @@ type need struct {
 	part      int64 // bytes of a part of an upload
 	threshold int64 // bytes up to which an object goes in one request
 	slot      int64 // bytes beside the list: encoder, records read ahead, parts
-	appends   int64 // appends that a window may have: their list takes half of the memory
+	appends   int64 // appends that a window may have
 }
 
-// needOf divides a memory limit. A part is a twelfth of it, so that a window in parts fits into less than the half that its list leaves.
+// promisedBytes is what an append may cost at most: a window whose list is smaller than half of the memory at that is never closed for it
+// (contract B3).
+const promisedBytes = 40
+
+// needOf divides a memory limit. A part is a twelfth of it, so that what writing takes leaves room for lists in 64 MiB. A list takes at most
+// half of the memory, and not more than a window leaves of it.
 func needOf(memory, threshold int64, readers int) need {
-	part := min(max(memory/12, minPart), maxPart) &^ (1<<20 - 1)
-	n := need{part: part, threshold: min(threshold, 3*part), appends: max(1024, memory/2/stages.AppendBytes)}
-	n.slot = uploadMemory(n.part, n.threshold) + encoderBytes + int64(readers+1)*runBytes
+	n := need{part: min(max(memory/12, upload.MinPart), upload.MaxPart) &^ (stages.ChunkBytes - 1)}
+	n.threshold = min(threshold, 3*n.part)
+	n.slot = upload.Memory(n.part, n.threshold) + encoderBytes + int64(readers+1)*runBytes
+	n.appends = max(1024, memory/2/promisedBytes, min(memory/2, memory-n.slot)/stages.AppendBytes)
 	return n
 }
 

@@ -23,7 +23,10 @@ func TestNeedOfMemory(t *testing.T) {
 		if n.part != c.part<<20 || n.threshold != c.limit<<20 {
 			t.Errorf("%d MiB, threshold %d: parts of %d MiB above %d", c.memory, c.threshold, n.part>>20, n.threshold>>20)
 		}
-		if all := n.window(n.appends); c.memory >= 128 && all > c.memory<<20 {
+		if n.appends < c.memory<<20/2/40 {
+			t.Errorf("%d MiB, threshold %d: a window may have %d appends only", c.memory, c.threshold, n.appends)
+		}
+		if all := n.window(n.appends); c.memory >= 64 && all > c.memory<<20 {
 			t.Errorf("%d MiB, threshold %d: a window of %d appends takes %d MiB", c.memory, c.threshold, n.appends, all>>20)
 		}
 	}
@@ -40,7 +43,7 @@ func TestThresholdBelowAPart(t *testing.T) {
 				w.mem.pad = 500_000
 				w.mem.push("orders", "p", 18)
 				l := w.start(func(s *config.Sink) {
-					s.Compression, s.TargetBytes, s.MultipartThreshold = "none", 64<<20, c.threshold<<20
+					s.Compression, s.TargetBytes, s.MultipartThreshold, s.MemoryBytes = "none", 64<<20, c.threshold<<20, 512<<20
 				})
 				w.until(time.Minute, "window 1", func() bool { return l.k("orders") == 1 })
 				if n := w.requests("multipart_part"); n != c.parts || w.requests("multipart_complete") != c.parts || w.requests("put") != 2-c.parts {

@@ -123,7 +123,8 @@ func (b *box) live() {
 	}()
 	defer func() {
 		if b.in != nil {
-			for range b.in { // nothing in front may block for ever
+			for v := range b.in { // nothing in front may block for ever
+				discard(v)
 			}
 		}
 	}()
@@ -145,15 +146,24 @@ func (b *box) try() error {
 	return Guard(func() error { return b.work(ctx) })
 }
 
-// send hands v to the edge behind, or fails with the reason why the run stopped.
+// send hands v to the edge behind, or fails with the reason why the run stopped. It takes v over either way.
 func (b *box) send(ctx context.Context, v any) error {
 	if ctx.Err() != nil {
+		discard(v)
 		return context.Cause(ctx)
 	}
 	select {
 	case b.out <- v:
 		return nil
 	case <-ctx.Done():
+		discard(v)
 		return context.Cause(ctx)
+	}
+}
+
+// discard ends an element that nobody will work on. One that holds counted memory (Chunk) gives it back.
+func discard(v any) {
+	if r, ok := v.(interface{ Release() }); ok {
+		r.Release()
 	}
 }

@@ -14,7 +14,8 @@ import (
 // Stage is one step of a pipeline. It starts no goroutine and owns no channel: the pipeline does. Do is called once for each
 // input, in order, and Drain once after the last of them, from one goroutine; after an error, a panic or a cancel neither is
 // called again. emit hands a value on and blocks while the edge behind it is full; its error is the reason why the pipeline
-// stops, and the stage returns it. What was emitted belongs to the receiver.
+// stops, and the stage returns it. What was emitted belongs to the receiver, and what Do was called with to the stage, whether the
+// call fails or not: who throws away an element with a method Release calls it.
 type Stage[I, O any] interface {
 	Do(ctx context.Context, in I, emit func(O) error) error
 	Drain(ctx context.Context, emit func(O) error) error
@@ -44,7 +45,8 @@ type Stage[I, O any] interface {
 //  2. Drain: when gen returns nil, its edge closes; each stage takes what is left, runs its Drain, and closes the next edge. Nothing
 //     is lost on that way.
 //  3. Stop: the first error, the first panic, or the end of the parent context cancels all boxes. From then on nothing is worked on;
-//     each box throws away its input until that is closed, so that no sender blocks for ever, whoever the sender is.
+//     each box throws away its input until that is closed, so that no sender blocks for ever, whoever the sender is. What is thrown
+//     away, or could not be handed on, is released if it has memory to give back.
 //  4. Wait returns nil only if every stage saw all of its input and ended its Drain.
 //  5. Nothing runs before To: the types of all edges are compared first, and a mistake is the run's error, naming both stages.
 //
@@ -151,6 +153,7 @@ func emitter[O any](b *box, ctx context.Context) func(O) error {
 func each[I any](ctx context.Context, b *box, fn func(I) error) error {
 	for element := range b.in {
 		if ctx.Err() != nil {
+			discard(element)
 			break
 		}
 		in, ok := element.(I)

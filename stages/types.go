@@ -196,13 +196,17 @@ type Job struct {
 	Finished *Uploaded // an earlier life uploaded all of it: only the pointer is left to move
 }
 
-// Chunk is a piece of the encoded object of a job, in order. The bytes belong to the receiver.
+// Chunk is a piece of the encoded object of a job, in order. It belongs to its receiver, who releases it once nothing reads Data any more.
 type Chunk struct {
-	Job   *Job
-	Data  []byte
-	End   bool // the last chunk of the job; Stats is set
-	Stats Stats
+	Job    *Job
+	Data   []byte
+	Buffer *Buffer // what Data lies in; nil = in memory that is nobody's to give back
+	End    bool    // the last chunk of the job; Stats is set
+	Stats  Stats
 }
+
+// ChunkBytes is the size in bytes of every chunk of an object but its last, which may be shorter.
+const ChunkBytes = 1 << 20
 
 // Stats is what an encoder counted while it wrote.
 type Stats struct {

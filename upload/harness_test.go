@@ -151,25 +151,42 @@ func newTestStage(b *bucket, threshold int64, hook func(string)) *Stage {
 	return NewStage(StageOptions{Client: b.Client, Sink: "default", Tenant: testTenant, Threshold: threshold, Describe: describe, Hook: hook})
 }
 
-// send pushes an object through the stage in chunks of 1 MiB and returns what came out.
+// send pushes an object through the stage in chunks as an encoder makes them, and returns what came out. However it ends, the stage holds no
+// chunk then.
 func send(ctx context.Context, s *Stage, job *stages.Job, data []byte) (*stages.Uploaded, error) {
 	var out *stages.Uploaded
 	emit := func(u *stages.Uploaded) error {
 		out = u
 		return nil
 	}
-	chunks := chunked(data, 1<<20)
+	var pool stages.Chunks
+	chunks := chunked(data, stages.ChunkBytes)
 	for i, c := range chunks {
-		in := stages.Chunk{Job: job, Data: c}
+		in := taken(&pool, job, c)
 		if i == len(chunks)-1 {
 			in.End = true
 			in.Stats = stages.Stats{Records: 3, Partitions: 2, MinTS: 1791009457501942, MaxTS: 1791009457501942}
 		}
 		if err := s.Do(ctx, in, emit); err != nil {
+			atRest(&pool)
 			return nil, err
 		}
 	}
+	atRest(&pool)
 	return out, nil
+}
+
+// taken is a chunk of the pool that holds data.
+func taken(pool *stages.Chunks, job *stages.Job, data []byte) stages.Chunk {
+	b := pool.Take()
+	return stages.Chunk{Job: job, Buffer: b, Data: b.Bytes()[:copy(b.Bytes(), data)]}
+}
+
+// atRest ends the test when chunks are out.
+func atRest(pool *stages.Chunks) {
+	if n := pool.Out(); n != 0 {
+		panic(fmt.Sprintf("%d bytes of chunks are out, and nothing is under way", n))
+	}
 }
 
 // within fails the test when fn took longer than d of the bubble's time, or shorter than atLeast.

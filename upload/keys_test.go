@@ -178,7 +178,7 @@ func FuzzBodySeeks(f *testing.F) {
 		if size < 1 || at < 0 || at > len(data) {
 			return
 		}
-		b := newBody(chunked(data, size)...)
+		b := newBody(chunked(data, size))
 		if n, err := b.Seek(int64(at), 0); err != nil || n != int64(at) {
 			t.Fatal(n, err)
 		}

@@ -2,98 +2,115 @@ package upload
 
 import (
 	"context"
+	"crypto/md5"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
-	"sync"
+
+	"queen/stages"
 )
 
-// Limits of multipart uploads.
-const (
-	// PartBytes is the size of every part but the last. It does not shape the object's bytes, only how they travel.
-	PartBytes = 16 << 20
-	// partsInFlight is how many parts of one object travel at once.
-	partsInFlight = 2
-	// maxParts is the protocol's limit on parts of one upload.
-	maxParts = 10_000
-)
-
-// object streams one data object into a bucket: one PUT while it is not above the threshold, else parts that travel while the
-// next ones are still being made.
+// object streams one data object into a bucket: one PUT while it is not above the limit, else parts that travel while the next
+// ones are still being made.
 //
 // Invariants:
-//   - The bytes are hashed in the order in which they came, so the hash is that of the object however it travelled.
+//   - The bytes are hashed in the order in which they came, so the hash is that of the object however it travelled. Nothing is hashed
+//     behind the last byte: whatever a request says of its body is known when the body is whole.
 //   - No request leaves before begin has returned nil.
-//   - At most one threshold, or partsInFlight+1 parts once it is passed, is held in memory. Chunks are kept, not copied.
-//   - The first failing part fails the object. Every goroutine ends before finish or abort returns.
+//   - At most Memory bytes are held. Chunks are kept, not copied, and are released when the request that carries them is over and
+//     nothing can read them any more, or when the object is given up.
+//   - The first failing part fails the object. Every goroutine ends before finish or abort returns, and no chunk is held then.
 //   - A failed object aborts the upload it created, and no other.
 //
 // Outline:
 //
-//	write   -> keep the chunk; above the threshold cut parts and send them
+//	write   -> keep the chunk; above the limit cut parts and send them
 //	finish  -> PUT everything, or send the last part, wait, complete
 //	abort   -> cancel, wait, abort the upload
 type object struct {
 	c           *Client
 	key         string
 	contentType string
-	threshold   int64
+	part        int64                           // bytes of a part
+	limit       int64                           // bytes up to which one PUT carries all
 	begin       func(ctx context.Context) error // once, right before the first request
 	hook        func(point string)              // the crash point between two parts
 
-	hash   hash.Hash
+	sha    hash.Hash
+	md5    hash.Hash // only one PUT says it, so it ends at the limit
 	size   int64
-	held   [][]byte // chunks not sent yet
-	heldN  int64
-	upload *parts // nil until the threshold is passed
+	held   []*span // parts not sent yet; all but the last are whole
+	upload *parts  // nil until the limit is passed
 }
 
-func newObject(c *Client, key, contentType string, threshold int64, begin func(context.Context) error, hook func(string)) *object {
-	return &object{c: c, key: key, contentType: contentType, threshold: threshold, begin: begin, hook: hook, hash: sha256.New()}
+// put1 is the most that one PUT carries, in bytes: what would take more memory than parts on their way do goes up in parts.
+func put1(part, threshold int64) int64 { return min(threshold, (partsInFlight+1)*part) }
+
+// Memory is how many bytes of chunks a stage with these options holds at most: what one PUT may carry and the chunk that is too much for it, or
+// the parts that travel and the one that is filled. What the encoder and the edge in front of the stage hold is not in it, nor are the buffers of
+// connections (some 50 KB a request).
+func Memory(part, threshold int64) int64 {
+	return max(put1(part, threshold)/stages.ChunkBytes+1, (partsInFlight+1)*part/stages.ChunkBytes) * stages.ChunkBytes
 }
 
-// write takes a chunk over. It blocks while as many parts travel as may.
-func (o *object) write(ctx context.Context, chunk []byte) error {
-	if len(chunk) == 0 {
+func newObject(o StageOptions, key, contentType string, begin func(context.Context) error) *object {
+	return &object{c: o.Client, key: key, contentType: contentType, part: o.Part, limit: put1(o.Part, o.Threshold), begin: begin, hook: o.Hook,
+		sha: sha256.New(), md5: md5.New()}
+}
+
+// write takes a chunk over, whether it fails or not. It blocks while as many parts travel as may.
+func (o *object) write(ctx context.Context, chunk stages.Chunk) error {
+	if len(chunk.Data) == 0 {
+		chunk.Release()
 		return nil
 	}
-	o.hash.Write(chunk)
-	o.size += int64(len(chunk))
-	o.held = append(o.held, chunk)
-	o.heldN += int64(len(chunk))
+	o.sha.Write(chunk.Data)
+	o.size += int64(len(chunk.Data))
+	if o.size <= o.limit {
+		o.md5.Write(chunk.Data)
+	}
+	o.keep(chunk)
 	if o.upload == nil {
-		if o.size <= o.threshold {
+		if o.size <= o.limit {
 			return nil
 		}
 		if err := o.open(ctx); err != nil {
 			return err
 		}
 	}
-	for o.heldN >= PartBytes {
-		if err := o.upload.send(o.take(PartBytes)); err != nil {
+	for len(o.held) > 0 && o.held[0].size >= o.part {
+		if err := o.upload.send(o.next()); err != nil {
 			return err
 		}
+	}
+	if len(o.held) > 0 && !o.held[0].first {
+		o.held[0].digest()
 	}
 	return nil
 }
 
-// take removes n bytes from what is held.
-func (o *object) take(n int64) [][]byte {
-	var out [][]byte
-	o.heldN -= n
-	for n > 0 {
-		c := o.held[0]
-		if int64(len(c)) > n {
-			out = append(out, c[:n:n])
-			o.held[0] = c[n:]
-			break
-		}
-		out = append(out, c)
-		o.held = o.held[1:]
-		n -= int64(len(c))
+// keep puts a chunk into the part that it belongs to.
+func (o *object) keep(chunk stages.Chunk) {
+	if n := len(o.held); n == 0 || o.held[n-1].size >= o.part {
+		o.held = append(o.held, &span{first: o.size == int64(len(chunk.Data))})
 	}
+	last := o.held[len(o.held)-1]
+	last.add(chunk)
+	if last.first && last.size >= o.part {
+		last.sum = o.sum()
+	}
+}
+
+// sum is the hash of all bytes so far.
+func (o *object) sum() string { return hex.EncodeToString(o.sha.Sum(nil)) }
+
+// next removes the first part of what is held.
+func (o *object) next() *span {
+	out := o.held[0]
+	o.held = o.held[1:]
 	return out
 }
 
@@ -109,27 +126,25 @@ func (o *object) open(ctx context.Context) error {
 	return nil
 }
 
-// sum is what a manifest says of an object.
-type sum struct {
+// sent is what a manifest says of an object.
+type sent struct {
 	bytes  int64
 	sha256 string
 	parts  int // how many requests carried it
 }
 
 // finish sends what is left. When it returns nil, the store has the object.
-func (o *object) finish(ctx context.Context) (sum, error) {
-	s := sum{bytes: o.size, sha256: hex.EncodeToString(o.hash.Sum(nil)), parts: 1}
+func (o *object) finish(ctx context.Context) (sent, error) {
+	s := sent{bytes: o.size, sha256: o.sum(), parts: 1}
 	if o.upload == nil {
-		if o.size == 0 {
-			return s, fmt.Errorf("put %s: an object without a byte is never written", o.key)
-		}
-		if err := o.begin(ctx); err != nil {
-			return s, err
-		}
-		return s, o.c.put(ctx, o.key, o.contentType, newBody(o.held...), s.sha256)
+		return s, o.single(ctx, s.sha256)
 	}
-	if o.heldN > 0 {
-		if err := o.upload.send(o.take(o.heldN)); err != nil {
+	for len(o.held) > 0 {
+		last := o.next()
+		if last.first {
+			last.sum = s.sha256
+		}
+		if err := o.upload.send(last); err != nil {
 			return s, err
 		}
 	}
@@ -145,9 +160,34 @@ func (o *object) finish(ctx context.Context) (sum, error) {
 	return s, nil
 }
 
+// single sends everything in one PUT.
+func (o *object) single(ctx context.Context, sha256Hex string) error {
+	if o.size == 0 {
+		return fmt.Errorf("put %s: an object without a byte is never written", o.key)
+	}
+	if err := o.begin(ctx); err != nil {
+		return err
+	}
+	var all [][]byte
+	for _, s := range o.held {
+		all = append(all, s.data()...)
+	}
+	err := o.c.put(ctx, o.key, o.contentType, all, digests{sha256Hex, base64.StdEncoding.EncodeToString(o.md5.Sum(nil))})
+	o.drop()
+	return err
+}
+
+// drop releases what is not sent.
+func (o *object) drop() {
+	for _, s := range o.held {
+		s.release()
+	}
+	o.held = nil
+}
+
 // abort ends an object that is not finished. It is safe on any object and works although ctx has ended.
 func (o *object) abort(ctx context.Context) {
-	o.held, o.heldN = nil, 0
+	o.drop()
 	if u := o.upload; u != nil {
 		o.upload = nil
 		u.cancel(errAborted)
@@ -157,74 +197,3 @@ func (o *object) abort(ctx context.Context) {
 }
 
 var errAborted = errors.New("the upload was given up")
-
-// parts sends the parts of one upload side by side.
-type parts struct {
-	c      *Client
-	key    string
-	id     string
-	hook   func(point string)
-	ctx    context.Context // of this upload: it spans several calls and ends with the first failing part
-	cancel context.CancelCauseFunc
-	slots  chan struct{}
-	group  sync.WaitGroup
-
-	mu       sync.Mutex
-	etags    []string
-	answered int
-}
-
-func newParts(ctx context.Context, c *Client, key, id string, hook func(string)) *parts {
-	p := &parts{c: c, key: key, id: id, hook: hook, slots: make(chan struct{}, partsInFlight)}
-	p.ctx, p.cancel = context.WithCancelCause(ctx)
-	return p
-}
-
-// send starts the next part and waits only for room.
-func (p *parts) send(chunks [][]byte) error {
-	select {
-	case p.slots <- struct{}{}:
-	case <-p.ctx.Done():
-	}
-	if p.ctx.Err() != nil {
-		return context.Cause(p.ctx)
-	}
-	p.mu.Lock()
-	n := len(p.etags)
-	p.etags = append(p.etags, "")
-	between := p.answered > 0
-	p.mu.Unlock()
-	if n >= maxParts {
-		return fmt.Errorf("put %s: more than %d parts of %d bytes", p.key, maxParts, PartBytes)
-	}
-	if between {
-		p.hook(PointMidUpload)
-	}
-	p.group.Go(func() {
-		etag, err := p.c.part(p.ctx, p.key, p.id, int32(n+1), chunks)
-		if err != nil {
-			p.cancel(err)
-			return
-		}
-		p.mu.Lock()
-		p.etags[n] = etag
-		p.answered++
-		between := p.answered < len(p.etags)
-		p.mu.Unlock()
-		if between {
-			p.hook(PointMidUpload)
-		}
-		<-p.slots
-	})
-	return nil
-}
-
-// wait returns the tags of all parts once they are there.
-func (p *parts) wait() ([]string, error) {
-	p.group.Wait()
-	if p.ctx.Err() != nil {
-		return nil, context.Cause(p.ctx)
-	}
-	p.cancel(nil)
-	return p.etags, nil
-}

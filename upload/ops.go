@@ -19,34 +19,29 @@ import (
 
 // Put writes one object in one request. Content-MD5 lets the store refuse a body that was damaged on its way.
 func (c *Client) Put(ctx context.Context, key, contentType string, data []byte) error {
-	return c.put(ctx, key, contentType, newBody(data), "")
+	sha, sum := sha256.Sum256(data), md5.Sum(data)
+	return c.put(ctx, key, contentType, [][]byte{data}, digests{hex.EncodeToString(sha[:]), base64.StdEncoding.EncodeToString(sum[:])})
 }
 
-// put sends a body whose sha256 the caller may know already ("" = not).
-func (c *Client) put(ctx context.Context, key, contentType string, b *body, sha256Hex string) error {
-	sum := md5.New()
-	sha := sha256.New()
-	for _, chunk := range b.chunks {
-		sum.Write(chunk)
-		if sha256Hex == "" {
-			sha.Write(chunk)
-		}
-	}
-	if sha256Hex == "" {
-		sha256Hex = hex.EncodeToString(sha.Sum(nil))
-	}
-	in := &s3.PutObjectInput{
-		Bucket: aws.String(c.o.Bucket), Key: aws.String(key),
-		ContentType:          aws.String(contentType),
-		ContentLength:        aws.Int64(b.size),
-		ContentMD5:           aws.String(base64.StdEncoding.EncodeToString(sum.Sum(nil))),
-		ServerSideEncryption: types.ServerSideEncryption(c.o.SSE),
-		SSEKMSKeyId:          c.kmsKey(),
-	}
+// digests are what a request says of its body.
+type digests struct {
+	sha256 string // hex
+	md5    string // base64
+}
+
+// put sends chunks as one object. Nothing reads them any more when it has returned.
+func (c *Client) put(ctx context.Context, key, contentType string, chunks [][]byte, sums digests) error {
 	return c.retry(ctx, OpPut, key, func(ctx context.Context) error {
-		send := *in
-		send.Body = newBody(b.chunks...)
-		out, err := c.api.PutObject(ctx, &send, signedHash(sha256Hex))
+		b := newBody(chunks)
+		defer b.detach()
+		out, err := c.api.PutObject(ctx, &s3.PutObjectInput{
+			Bucket: aws.String(c.o.Bucket), Key: aws.String(key),
+			Body: b, ContentLength: aws.Int64(b.size),
+			ContentType:          aws.String(contentType),
+			ContentMD5:           aws.String(sums.md5),
+			ServerSideEncryption: types.ServerSideEncryption(c.o.SSE),
+			SSEKMSKeyId:          c.kmsKey(),
+		}, signedHash(sums.sha256))
 		if err == nil && aws.ToString(out.ETag) == "" {
 			return &shortAnswer{http.StatusOK, errNoETag} // no store says so of an object that it has: something between answered
 		}

@@ -23,7 +23,7 @@ func TestP31PermitIsAskedBeforeEachAttempt(t *testing.T) {
 		{"before the first request", 0, fakes3.Rule{}, 1 << 20, ""},
 		{"between two tries", 1, fakes3.Rule{Op: "put", Status: 500}, 1 << 20, "put"},
 		{"between the object and its manifest", 1, fakes3.Rule{}, 1 << 20, "put"},
-		{"between the parts and their end", 3, fakes3.Rule{}, PartBytes + 1<<20, "multipart_create multipart_part multipart_part multipart_abort"},
+		{"between the parts and their end", 3, fakes3.Rule{}, MaxPart + 1<<20, "multipart_create multipart_part multipart_part multipart_abort"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -18,8 +18,11 @@ const (
 type StageOptions struct {
 	Client       *Client
 	Sink, Tenant string
-	// Threshold is the size in bytes up to which an object is held in memory and sent in one PUT.
+	// Threshold is the size in bytes up to which an object is held in memory and sent in one PUT; three parts are the most whatever it says.
 	Threshold int64
+	// Part is the size in bytes of every part but the last, a whole number of chunks from MinPart to MaxPart; 0 = MaxPart. With Threshold
+	// it decides what the stage holds (Memory).
+	Part int64
 	// Describe returns the extension and the media type of a format: the registry's, which this package does not know.
 	Describe func(format, compression string) (ext, contentType string, err error)
 	// Hook is called at each crash point; nil does nothing.
@@ -34,6 +37,7 @@ type StageOptions struct {
 //     if it is there, nothing is sent and its manifest is what is committed.
 //   - The manifest is sent only after the store has answered for all of the object, and holds the hash of the bytes that were sent.
 //   - Nothing is deleted. A failed upload is aborted, the one that this stage began and no other.
+//   - Between windows, after a window that failed, and after Close it holds no chunk.
 //
 // Close must be called when the pipeline has ended: a pipeline that is cancelled calls neither Do nor Drain again.
 type Stage struct {
@@ -50,11 +54,26 @@ type current struct {
 
 var _ stages.Stage[stages.Chunk, *stages.Uploaded] = (*Stage)(nil)
 
-// NewStage returns the stage; it does nothing yet.
-func NewStage(o StageOptions) *Stage {
+func (o *StageOptions) defaults() {
 	if o.Hook == nil {
 		o.Hook = func(string) {}
 	}
+	if o.Part == 0 {
+		o.Part = MaxPart
+	}
+}
+
+// Validate reports a part size that no upload can have.
+func (o *StageOptions) Validate() error {
+	if o.Part != 0 && (o.Part < MinPart || o.Part > MaxPart || o.Part%stages.ChunkBytes != 0) {
+		return fmt.Errorf("upload: parts of %d bytes: want a multiple of %d from %d to %d", o.Part, stages.ChunkBytes, MinPart, MaxPart)
+	}
+	return nil
+}
+
+// NewStage returns the stage; it does nothing yet. Options that are not valid fail its first window.
+func NewStage(o StageOptions) *Stage {
+	o.defaults()
 	return &Stage{o: o}
 }
 
@@ -64,6 +83,7 @@ var errFinished = errors.New("the window is uploaded already")
 // Do takes one chunk. The ctx of all chunks of a window must be that of the pipeline.
 func (s *Stage) Do(ctx context.Context, in stages.Chunk, emit func(*stages.Uploaded) error) error {
 	if done := in.Job.Finished; done != nil {
+		in.Release()
 		up := *done
 		up.Job = in.Job
 		return emit(&up)
@@ -71,11 +91,13 @@ func (s *Stage) Do(ctx context.Context, in stages.Chunk, emit func(*stages.Uploa
 	if s.cur == nil {
 		cur, err := s.start(in.Job)
 		if err != nil {
+			in.Release()
 			return err
 		}
 		s.cur = cur
 	}
 	if s.cur.job != in.Job {
+		in.Release()
 		return fmt.Errorf("upload: a chunk of window %d in the middle of window %d", in.Job.Intent.K, s.cur.job.Intent.K)
 	}
 	up, err := s.take(ctx, in)
@@ -93,6 +115,9 @@ func (s *Stage) Do(ctx context.Context, in stages.Chunk, emit func(*stages.Uploa
 
 // start prepares the window's object; it sends nothing.
 func (s *Stage) start(job *stages.Job) (*current, error) {
+	if err := s.o.Validate(); err != nil {
+		return nil, err
+	}
 	ext, contentType, err := s.o.Describe(job.Intent.Format, job.Intent.Compression)
 	if err != nil {
 		return nil, fmt.Errorf("upload queue %q: %w", job.Queue.Name, err)
@@ -102,7 +127,7 @@ func (s *Stage) start(job *stages.Job) (*current, error) {
 		return nil, fmt.Errorf("upload queue %q: %w", job.Queue.Name, err)
 	}
 	cur := &current{job: job}
-	cur.obj = newObject(s.o.Client, key, contentType, s.o.Threshold, func(ctx context.Context) error { return s.begin(ctx, cur) }, s.o.Hook)
+	cur.obj = newObject(s.o, key, contentType, func(ctx context.Context) error { return s.begin(ctx, cur) })
 	return cur, nil
 }
 
@@ -124,10 +149,12 @@ func (s *Stage) identity(job *stages.Job) Identity {
 	return Identity{Sink: s.o.Sink, Tenant: s.o.Tenant, Queue: job.Queue.Name}
 }
 
-// take handles one chunk and returns the finished window after its last.
+// take handles one chunk, which is the object's or released from then on, and returns the finished window after its last.
 func (s *Stage) take(ctx context.Context, in stages.Chunk) (*stages.Uploaded, error) {
 	cur := s.cur
-	if cur.done == nil {
+	if cur.done != nil {
+		in.Release()
+	} else {
 		up, err := s.send(ctx, in)
 		if !errors.Is(err, errFinished) {
 			return up, err
@@ -142,17 +169,17 @@ func (s *Stage) take(ctx context.Context, in stages.Chunk) (*stages.Uploaded, er
 
 func (s *Stage) send(ctx context.Context, in stages.Chunk) (*stages.Uploaded, error) {
 	cur := s.cur
-	if err := cur.obj.write(ctx, in.Data); err != nil || !in.End {
+	if err := cur.obj.write(ctx, in); err != nil || !in.End {
 		return nil, err
 	}
-	sent, err := cur.obj.finish(ctx)
+	object, err := cur.obj.finish(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if sent.parts < 2 {
+	if object.parts < 2 {
 		s.o.Hook(PointMidUpload)
 	}
-	m := s.manifest(cur, sent, in.Stats)
+	m := s.manifest(cur, object, in.Stats)
 	key := ManifestKey(cur.job.Intent.Prefix, s.o.Tenant, cur.job.Queue.Name, cur.job.Intent.K)
 	if err := s.o.Client.Put(ctx, key, "application/json", m.Append(nil)); err != nil {
 		return nil, err
@@ -161,14 +188,14 @@ func (s *Stage) send(ctx context.Context, in stages.Chunk) (*stages.Uploaded, er
 	return &stages.Uploaded{Job: cur.job, Manifest: key, Records: m.Records, Bytes: m.Bytes, Lost: cur.job.Listing.Lost}, nil
 }
 
-func (s *Stage) manifest(cur *current, sent sum, st stages.Stats) *Manifest {
+func (s *Stage) manifest(cur *current, o sent, st stages.Stats) *Manifest {
 	in := cur.job.Intent
 	m := &Manifest{
 		Sink: s.o.Sink, Tenant: s.o.Tenant, Queue: cur.job.Queue.Name,
 		K: in.K, Start: in.Start, End: in.End,
 		Format: in.Format, Compression: in.Compression, Layout: in.Layout,
-		Objects: []Object{{Key: cur.obj.key, Bytes: sent.bytes, Records: st.Records, SHA256: sent.sha256}},
-		Records: st.Records, Bytes: sent.bytes, Partitions: st.Partitions,
+		Objects: []Object{{Key: cur.obj.key, Bytes: o.bytes, Records: st.Records, SHA256: o.sha256}},
+		Records: st.Records, Bytes: o.bytes, Partitions: st.Partitions,
 		Writer: in.Writer, CommittedAt: in.At,
 	}
 	if st.Records > 0 {

@@ -2,9 +2,11 @@ package upload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -117,9 +119,16 @@ func finalize(id string, change func(context.Context, *smithyhttp.Request) conte
 
 // body reads a list of chunks as one stream that can be rewound, so that an object need not be joined and an attempt can be
 // made again from its first byte.
+//
+// An attempt can be over while the transport still sends its body: the store answered early, or the attempt was cancelled. So whoever made the
+// attempt detaches the body when it returns, and from then on no byte of the chunks is read: they may be another window's by now. (This version
+// of the SDK closes its hold on a body too; whose memory it is must not depend on that.)
 type body struct {
+	size int64
+
+	mu     sync.Mutex
 	chunks [][]byte
-	size   int64
+	gone   bool
 	at     int64 // position of the stream
 	chunk  int   // the chunk that at lies in
 	off    int   // and where in it
@@ -127,7 +136,10 @@ type body struct {
 
 var _ io.ReadSeeker = (*body)(nil)
 
-func newBody(chunks ...[]byte) *body {
+// errDetached is what a transport finds that reads the body of an attempt which is over.
+var errDetached = errors.New("the attempt that this body belongs to is over")
+
+func newBody(chunks [][]byte) *body {
 	b := &body{chunks: chunks}
 	for _, c := range chunks {
 		b.size += int64(len(c))
@@ -135,7 +147,19 @@ func newBody(chunks ...[]byte) *body {
 	return b
 }
 
+// detach waits for a read that is under way; later ones fail.
+func (b *body) detach() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.chunks, b.gone = nil, true
+}
+
 func (b *body) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.gone {
+		return 0, errDetached
+	}
 	for b.chunk < len(b.chunks) && b.off == len(b.chunks[b.chunk]) {
 		b.chunk, b.off = b.chunk+1, 0
 	}
@@ -149,6 +173,8 @@ func (b *body) Read(p []byte) (int, error) {
 }
 
 func (b *body) Seek(offset int64, whence int) (int64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	switch whence {
 	case io.SeekCurrent:
 		offset += b.at
