@@ -1,5 +1,5 @@
-// Command bench measures Queen: `go run ./bench`, or `make bench`. It prints one line for each number of the contract that this version
-// can be held to, with its target, its ratio and how to make it again, and keeps the result under bench/results.
+// Command bench measures Queen: `go run ./bench`, or `make bench`. It prints every number of the contract, with its target, its ratio and how
+// to make it again, or what it needs before it can be measured.
 //
 // It is also the processes that a measurement needs beside the broker (roles.go), so that nothing but the go tool is needed. What is
 // measured, and how, is in package measure; what the lines mean is in README.md.
@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -59,19 +60,20 @@ type options struct {
 	only    []string
 	work    string
 	results string
-	profile bool
-	keep    string
+	profile string
 }
 
 // quick and full are the two profiles.
 func quick() measure.Sizes {
 	return measure.Sizes{Runs: 3, BackfillMB: 128, Records: []int{1, 10, 100}, Partitions: []int{10, 100_000}, TargetMB: 128, Push: 2 * time.Second,
-		Connections: 16, Rate: 20_000, BusyMB: 300, MemoryMB: 128, IdleQueues: 10_000, IdleInterval: 5 * time.Second, RestartMB: 1000}
+		Connections: 16, Rate: 20_000, BusyMB: 300, MemoryMB: 200, Appends: []int{100, 1}, Budgets: []int{64, 128, 512}, Targets: []int{128, 2048},
+		MemoryPush: time.Second, IdleQueues: 10_000, IdleInterval: 10 * time.Second, Lag: 10 * time.Second, RestartMB: 1000}
 }
 
 func full() measure.Sizes {
 	s := quick()
-	s.BackfillMB, s.Push, s.BusyMB, s.MemoryMB, s.IdleInterval, s.RestartMB = 2000, 10*time.Second, 2000, 2000, 20*time.Second, 10_000
+	s.BackfillMB, s.BusyMB, s.MemoryMB, s.RestartMB = 2000, 2000, 2000, 10_000
+	s.Push, s.MemoryPush, s.IdleInterval, s.Lag = 10*time.Second, 5*time.Second, 30*time.Second, 30*time.Second
 	return s
 }
 
@@ -86,9 +88,11 @@ func parse(args []string) (options, error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.Bool("full", false, "the sizes that the targets are stated for: 2 GB of backfill, 10 GB of log")
 	only := f.String("only", strings.Join(measure.Kinds(), ","), "what to measure, with commas between")
-	list := map[string]*[]int{"records": &s.Records, "partitions": &s.Partitions}
-	f.Func("records", "records an append of a backfill, with commas between", ints(list["records"]))
-	f.Func("partitions", "partitions of a backfill, with commas between", ints(list["partitions"]))
+	f.Func("records", "records an append of a backfill, with commas between", ints(&s.Records))
+	f.Func("partitions", "partitions of a backfill, with commas between", ints(&s.Partitions))
+	f.Func("appends", "records an append of the log of the memory measurements, with commas between", ints(&s.Appends))
+	f.Func("budgets", "QUEEN_S3_MEMORY_MB of the memory measurements, with commas between", ints(&s.Budgets))
+	f.Func("targets", "QUEEN_S3_TARGET_MB of the memory measurements, with commas between", ints(&s.Targets))
 	f.IntVar(&s.Runs, "runs", s.Runs, "how often each is measured; the median counts")
 	f.IntVar(&s.BackfillMB, "mb", s.BackfillMB, "payload of a backfill, MB")
 	f.IntVar(&s.TargetMB, "target-mb", s.TargetMB, "QUEEN_S3_TARGET_MB of a backfill")
@@ -98,12 +102,13 @@ func parse(args []string) (options, error) {
 	f.IntVar(&s.BusyMB, "busy-mb", s.BusyMB, "payload of the backlog that is mirrored while pushes are timed, MB")
 	f.IntVar(&s.MemoryMB, "memory-mb", s.MemoryMB, "payload of the log of the memory measurements, MB")
 	f.IntVar(&s.IdleQueues, "queues", s.IdleQueues, "idle queues")
-	f.DurationVar(&s.IdleInterval, "idle", s.IdleInterval, "each of three intervals in which idle queues are watched")
+	f.DurationVar(&s.MemoryPush, "memory-push", s.MemoryPush, "how long pushes go on while memory is measured")
+	f.DurationVar(&s.IdleInterval, "idle", s.IdleInterval, "how long idle queues are watched")
+	f.DurationVar(&s.Lag, "lag", s.Lag, "how long lags are watched")
 	f.IntVar(&s.RestartMB, "restart-mb", s.RestartMB, "payload of the log of a restart, MB")
 	f.StringVar(&o.work, "work", os.TempDir(), "a folder on the disk to measure on")
-	f.StringVar(&o.results, "results", "bench/results", "where results are kept; empty keeps none")
-	f.BoolVar(&o.profile, "profile", false, "take processor profiles of backfills and pushes, and say where the time went")
-	f.StringVar(&o.keep, "profiles", "", "-profile, and keep the profiles in this folder")
+	f.StringVar(&o.results, "results", "", "a folder to keep the results in, as bench/results; none are kept without")
+	f.StringVar(&o.profile, "profile", "", "take processor profiles of backfills and pushes into this folder, and say where the time went")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -111,14 +116,20 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("no argument %q", f.Arg(0))
 	}
 	o.only = strings.Split(*only, ",")
+	for _, kind := range o.only {
+		if !slices.Contains(measure.Kinds(), kind) {
+			return o, fmt.Errorf("-only %s: there are %s", kind, strings.Join(measure.Kinds(), ", "))
+		}
+	}
 	return o, check(o)
 }
 
 func check(o options) error {
 	s := o.sizes
-	for _, n := range []int{s.Runs, s.BackfillMB, s.TargetMB, s.Connections, s.Rate, s.BusyMB, s.MemoryMB, s.IdleQueues, s.RestartMB, int(s.Push), int(s.IdleInterval)} {
+	for _, n := range []int{s.Runs, s.BackfillMB, s.TargetMB, s.Connections, s.Rate, s.BusyMB, s.MemoryMB, s.IdleQueues, s.RestartMB,
+		int(s.Push), int(s.MemoryPush), int(s.IdleInterval), int(s.Lag / time.Second)} {
 		if n < 1 {
-			return errors.New("every size must be at least 1")
+			return errors.New("every size must be at least 1, and lags be watched for a second")
 		}
 	}
 	return nil
@@ -149,6 +160,7 @@ func bench(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	load := machine.Load() // before anything of ours runs
 	m, err := machine.Read(ctx, ".")
 	if err != nil {
 		return err
@@ -161,32 +173,37 @@ func bench(ctx context.Context, o options) (err error) {
 	if out, err := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", queen, "./cmd/queen").CombinedOutput(); err != nil {
 		return fmt.Errorf("build queen: %w\n%s", err, out)
 	}
-	r := &report.Report{Machine: m, Began: time.Now(), Title: o.title}
+	r := &report.Report{Machine: m, Began: time.Now(), Title: o.title, Load: load, Taken: o.only}
 	say := func(format string, args ...any) {
 		fmt.Fprintf(os.Stderr, "%s %s\n", time.Now().Format("15:04:05"), fmt.Sprintf(format, args...))
 	}
-	say("%s; load %s", m, machine.Load())
-	b := &measure.Bench{Self: self, Queen: queen, Work: work, Sizes: o.sizes, Report: r, Say: say}
-	switch {
-	case o.keep != "":
-		b.Profile = o.keep
-		if err := os.MkdirAll(o.keep, 0o755); err != nil {
+	say("%s; load %s", m, load)
+	if warning := r.Warning(); warning != "" {
+		say("%s", warning)
+	}
+	b := &measure.Bench{Self: self, Queen: queen, Work: work, Sizes: o.sizes, Report: r, Say: say, Profile: o.profile}
+	if o.profile != "" {
+		if err := os.MkdirAll(o.profile, 0o755); err != nil {
 			return err
 		}
-	case o.profile:
-		b.Profile = work
 	}
-	var failed error
-	for _, kind := range o.only {
+	return errors.Join(take(ctx, b, o.only), finish(r, o))
+}
+
+// take takes the measurements one after the other. When one fails, what the others say is still worth its lines.
+func take(ctx context.Context, b *measure.Bench, kinds []string) (failed error) {
+	for _, kind := range kinds {
+		began := time.Now()
 		if err := b.Run(ctx, kind); err != nil {
-			failed = errors.Join(failed, err) // what was measured so far is still worth its line
-			say("%v", err)
+			failed = errors.Join(failed, err)
+			b.Say("%v", err)
 		}
+		b.Say("%s took %.0f s", kind, time.Since(began).Seconds())
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	return errors.Join(failed, finish(r, o))
+	return failed
 }
 
 func finish(r *report.Report, o options) error {

@@ -86,6 +86,7 @@ func asLoad(ctx context.Context, f *flag.FlagSet, args []string) error {
 	f.DurationVar(&o.Warm, "warm", 0, "")
 	f.DurationVar(&o.Duration, "duration", time.Second, "")
 	f.Uint64Var(&o.Run, "run", 0, "")
+	f.StringVar(&o.Queue, "queue", load.Queue, "")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -143,9 +144,13 @@ func asDiscard(ctx context.Context, f *flag.FlagSet, args []string) error {
 	return nil
 }
 
-// asServe is the broker inside this program: the same node from the same settings, with a processor profile between SIGUSR1 and SIGUSR2.
+// goroutinesEvery is how often goroutines are counted, which costs nothing.
+const goroutinesEvery = 5 * time.Millisecond
+
+// asServe is the broker inside this program: the same node from the same settings, with a processor profile between SIGUSR1 and SIGUSR2. At
+// its end it says how many goroutines it had at most.
 func asServe(ctx context.Context, f *flag.FlagSet, args []string) error {
-	file := f.String("profile", "", "where the profile goes")
+	file := f.String("profile", os.DevNull, "where the profile goes")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -173,8 +178,14 @@ func asServe(ctx context.Context, f *flag.FlagSet, args []string) error {
 	if err := n.Open(ctx); err != nil {
 		return err
 	}
+	most := 0
+	defer func() { fmt.Printf("%s%d\n", measure.LineGoroutines, most) }()
+	look := time.NewTicker(goroutinesEvery)
+	defer look.Stop()
 	for {
 		select {
+		case <-look.C:
+			most = max(most, runtime.NumGoroutine())
 		case s := <-signals:
 			if s == syscall.SIGUSR1 {
 				err = pprof.StartCPUProfile(out)

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Control is the path of the server's own two requests: GET of it returns Seen, DELETE forgets it. No bucket can have this name.
@@ -26,6 +27,9 @@ type Seen struct {
 	Requests  int64             `json:"requests"`
 	Bytes     int64             `json:"bytes"`     // of bodies
 	Manifests []json.RawMessage `json:"manifests"` // in the order of their arrival
+	// Spans are how long the upload of each manifest's window took: from the start of the first request that sends something, since the
+	// manifest before, to the end of this one. They say something only while one queue is mirrored, whose windows follow each other.
+	Spans []time.Duration `json:"spans"`
 }
 
 // manifestMark is part of the key of every manifest and of no data object.
@@ -39,6 +43,7 @@ type Server struct {
 	uploads atomic.Int64
 	mu      sync.Mutex
 	seen    Seen
+	first   time.Time // of the window that is being sent; zero between windows
 }
 
 var _ http.Handler = (*Server)(nil)
@@ -48,6 +53,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == Control {
 		s.control(w, r)
 		return
+	}
+	if r.Method == http.MethodPut || r.Method == http.MethodPost {
+		s.begins(time.Now())
 	}
 	keep := r.Method == http.MethodPut && strings.Contains(r.URL.Path, manifestMark)
 	body, n, err := take(r.Body, keep)
@@ -87,6 +95,15 @@ func take(r io.Reader, keep bool) ([]byte, int64, error) {
 	return body, int64(len(body)), err
 }
 
+// begins notes when the first request of a window came.
+func (s *Server) begins(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.first.IsZero() {
+		s.first = now
+	}
+}
+
 func (s *Server) note(n int64, manifest []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,6 +111,8 @@ func (s *Server) note(n int64, manifest []byte) {
 	s.seen.Bytes += n
 	if json.Valid(manifest) {
 		s.seen.Manifests = append(s.seen.Manifests, manifest)
+		s.seen.Spans = append(s.seen.Spans, time.Since(s.first))
+		s.first = time.Time{}
 	}
 }
 

@@ -4,7 +4,11 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"queen/encode"
 	"queen/stages"
@@ -53,6 +57,9 @@ func TestUploads(t *testing.T) {
 	if m, err := upload.ParseManifest(seen.Manifests[1]); err != nil || m.K != 2 || m.Bytes != size {
 		t.Errorf("%+v %v", m, err)
 	}
+	if len(seen.Spans) != 2 || seen.Spans[0] <= 0 || seen.Spans[1] <= 0 {
+		t.Errorf("uploads took %v", seen.Spans)
+	}
 	ask(t, server.URL, http.MethodDelete)
 	if again := ask(t, server.URL, http.MethodGet); again.Requests != 0 || len(again.Manifests) != 0 {
 		t.Errorf("%+v", again)
@@ -74,4 +81,25 @@ func ask(t *testing.T, url, method string) (seen Seen) {
 		t.Fatal(err)
 	}
 	return seen
+}
+
+// An upload's time begins with its first request and ends with its manifest; the pause before the next one is nobody's.
+func TestSpans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Server{}
+		send := func(path, body string) {
+			s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPut, path, strings.NewReader(body)))
+		}
+		for _, pause := range []time.Duration{time.Second, 3 * time.Second} {
+			send("/b/data", "x")
+			<-time.After(pause)
+			send("/b/data2", "y")
+			send("/b/_queen/m", "{}")
+			<-time.After(time.Minute)
+			s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodHead, "/b", nil))
+		}
+		if want := []time.Duration{time.Second, 3 * time.Second}; !slices.Equal(s.seen.Spans, want) {
+			t.Errorf("%v", s.seen.Spans)
+		}
+	})
 }

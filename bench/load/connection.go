@@ -34,7 +34,7 @@ func newBody(o Options, connection int) *body {
 		if i > 0 {
 			text = append(text, ',')
 		}
-		text = append(text, `{"queue":"`+Queue+`","partition":"p-`...)
+		text = append(text, `{"queue":"`+o.Queue+`","partition":"p-`...)
 		b.partitions = append(b.partitions, len(text))
 		text = append(text, "0000"...)
 		text = append(text, `","transactionId":"`...)

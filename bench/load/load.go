@@ -32,16 +32,17 @@ type Options struct {
 	Warm        time.Duration // pushed before anything is measured
 	Duration    time.Duration // measured; ctx may end it earlier
 	Run         uint64        // numbers the transaction ids
+	Queue       string        // what is pushed to
 }
 
-// Queue is what is pushed to.
+// Queue is what is pushed to where nothing else is said.
 const Queue = "pushed"
 
 // Validate reports every problem.
 func (o Options) Validate() error {
 	var errs []error
-	if o.Connections < 1 || o.Batch < 1 || o.Payload < 1 || o.Duration <= 0 {
-		errs = append(errs, errors.New("load: connections, batch, payload and duration must be set"))
+	if o.Queue == "" || o.Connections < 1 || o.Batch < 1 || o.Payload < 1 || o.Duration <= 0 {
+		errs = append(errs, errors.New("load: queue, connections, batch, payload and duration must be set"))
 	}
 	if o.Spread < 1 || o.Batch%max(o.Spread, 1) != 0 || o.Partitions < o.Spread || o.Partitions > 10_000 {
 		errs = append(errs, errors.New("load: spread must divide the batch, and there must be as many partitions, at most 10,000"))

@@ -61,7 +61,7 @@ func run(t *testing.T, o Options, answer string, pushes int) ([]request, Result,
 
 func TestPushes(t *testing.T) {
 	for _, spread := range []int{1, 5} {
-		o := Options{Connections: 3, Batch: 5, Spread: spread, Partitions: 10, Payload: 256, Duration: time.Minute, Run: 7}
+		o := Options{Queue: "q-7", Connections: 3, Batch: 5, Spread: spread, Partitions: 10, Payload: 256, Duration: time.Minute, Run: 7}
 		bodies, r, err := run(t, o, `{"status":"queued"}`, 40)
 		if err != nil || r.Pushes == 0 || r.Messages != int64(r.Pushes)*5 || r.P50 > r.P99 || r.P99 > r.Max {
 			t.Fatalf("%+v %v", r, err)
@@ -70,7 +70,7 @@ func TestPushes(t *testing.T) {
 		for _, b := range bodies {
 			here := map[string]bool{}
 			for _, it := range b.Items {
-				if it.Queue != Queue || ids[it.TransactionID] || len(it.Payload) != 256 {
+				if it.Queue != "q-7" || ids[it.TransactionID] || len(it.Payload) != 256 {
 					t.Fatalf("%+v", it)
 				}
 				ids[it.TransactionID], partitions[it.Partition], here[it.Partition] = true, true, true
@@ -86,7 +86,7 @@ func TestPushes(t *testing.T) {
 }
 
 func TestDuplicatesAreAnError(t *testing.T) {
-	o := Options{Connections: 1, Batch: 2, Spread: 1, Partitions: 1, Payload: 256, Duration: time.Minute}
+	o := Options{Queue: "q-7", Connections: 1, Batch: 2, Spread: 1, Partitions: 1, Payload: 256, Duration: time.Minute}
 	if _, _, err := run(t, o, `{"status":"duplicate"}`, 1<<30); err == nil || !strings.Contains(err.Error(), "0 of 2 queued") {
 		t.Errorf("%v", err)
 	}
@@ -94,7 +94,7 @@ func TestDuplicatesAreAnError(t *testing.T) {
 
 // A push is counted from when it was due.
 func TestRate(t *testing.T) {
-	o := Options{Connections: 2, Batch: 10, Rate: 1000}
+	o := Options{Queue: "q-7", Connections: 2, Batch: 10, Rate: 1000}
 	began := time.Now().Add(-time.Hour)
 	for n, want := range []time.Duration{10 * time.Millisecond, 30 * time.Millisecond} {
 		if due, ok := turn(t.Context(), o, 1, uint64(n), began); !ok || due.Sub(began) != want {
@@ -104,12 +104,12 @@ func TestRate(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	good := Options{Connections: 1, Batch: 10, Spread: 5, Partitions: 5, Payload: 256, Duration: 1}
+	good := Options{Queue: "q-7", Connections: 1, Batch: 10, Spread: 5, Partitions: 5, Payload: 256, Duration: 1}
 	if err := good.Validate(); err != nil {
 		t.Error(err)
 	}
 	for _, change := range []func(*Options){
-		func(o *Options) { o.Spread = 3 }, func(o *Options) { o.Partitions = 4 }, func(o *Options) { o.Connections = 0 }, func(o *Options) { o.Duration = 0 },
+		func(o *Options) { o.Spread = 3 }, func(o *Options) { o.Partitions = 4 }, func(o *Options) { o.Connections = 0 }, func(o *Options) { o.Duration = 0 }, func(o *Options) { o.Queue = "" },
 	} {
 		bad := good
 		change(&bad)

@@ -53,6 +53,12 @@ func (m Machine) String() string {
 	return fmt.Sprintf("%s, %d cores, %.0f GiB, Linux %s, %s, commit %s", m.CPU, m.Cores, float64(m.RAM)/(1<<30), m.Kernel, m.Go, m.Commit)
 }
 
+// Slug names the machine in the name of a file: the processor and how many cores, in lower case.
+func (m Machine) Slug() string {
+	words := strings.FieldsFunc(strings.ToLower(m.CPU), func(r rune) bool { return !('a' <= r && r <= 'z' || '0' <= r && r <= '9') })
+	return strings.Join(append(words, strconv.Itoa(m.Cores), "cores"), "-")
+}
+
 // ParseModel finds the name of the processor in the text of /proc/cpuinfo.
 func ParseModel(text string) string {
 	for line := range strings.Lines(text) {

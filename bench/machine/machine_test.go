@@ -25,3 +25,10 @@ func TestString(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestSlug(t *testing.T) {
+	m := Machine{CPU: "Intel(R) Xeon(R) CPU @ 2.20GHz/x", Cores: 8}
+	if got := m.Slug(); got != "intel-r-xeon-r-cpu-2-20ghz-x-8-cores" {
+		t.Error(got)
+	}
+}

@@ -1,4 +1,4 @@
-// Package measure takes the measurements of `make bench`, one file for each kind: backfill, push, memory, idle queues, restart.
+// Package measure takes the measurements of `make bench`, one file for each kind: backfill, push, memory, idle queues, lag, restart.
 //
 // Everything that is measured is a real queen process on a real disk; the load, the object store and the roofline are processes of their
 // own. This package starts and ends them, reads their figures, and makes report lines of those. bench/README.md says what each line means.
@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,11 +29,16 @@ type Sizes struct {
 	TargetMB     int // QUEEN_S3_TARGET_MB of a backfill
 	Push         time.Duration
 	Connections  int
-	Rate         int // messages a second where pushing is not what is measured
-	BusyMB       int // payload of the backlog that keeps the sink busy while pushes are timed
-	MemoryMB     int // payload of the log whose mirroring is measured for memory
+	Rate         int           // messages a second where pushing is not what is measured
+	BusyMB       int           // payload of the backlog that keeps the sink busy while pushes are timed
+	MemoryMB     int           // payload of the log whose mirroring is measured for memory
+	Appends      []int         // records an append of that log
+	Budgets      []int         // QUEEN_S3_MEMORY_MB
+	Targets      []int         // QUEEN_S3_TARGET_MB, of the memory measurements
+	MemoryPush   time.Duration // how long pushes go on where memory is measured under them
 	IdleQueues   int
-	IdleInterval time.Duration // each of three
+	IdleInterval time.Duration
+	Lag          time.Duration // how long lags are watched
 	RestartMB    int
 }
 
@@ -58,12 +64,12 @@ type Bench struct {
 }
 
 // Kinds are the measurements by the name that -only takes, in their order.
-func Kinds() []string { return []string{"backfill", "push", "memory", "idle", "restart"} }
+func Kinds() []string { return []string{"backfill", "push", "memory", "idle", "lag", "restart"} }
 
 // Run takes the measurements of one kind.
 func (b *Bench) Run(ctx context.Context, kind string) error {
 	run := map[string]func(context.Context) error{
-		"backfill": b.backfills, "push": b.pushes, "memory": b.memory, "idle": b.idle, "restart": b.restarts,
+		"backfill": b.backfills, "push": b.pushes, "memory": b.memory, "idle": b.idle, "lag": b.lag, "restart": b.restarts,
 	}[kind]
 	if run == nil {
 		return fmt.Errorf("no measurement %q: there are %s", kind, strings.Join(Kinds(), ", "))
@@ -78,7 +84,7 @@ func (b *Bench) Run(ctx context.Context, kind string) error {
 func (b *Bench) add(l report.Line, flags ...string) error {
 	l.Command = strings.Join(append([]string{"go run ./bench -runs", strconv.Itoa(b.Sizes.Runs)}, flags...), " ")
 	l.Load = machine.Load()
-	b.Say("%s: %s, target %s, ratio %s: %s", l.What, l.Measured, l.Target, l.Ratio, l.Met)
+	b.Say("%s: %s, target %s, ratio %s: %s", l.What, l.Measured, l.Target, l.Ratio, l.Result)
 	return b.Report.Add(l)
 }
 
@@ -124,11 +130,15 @@ func (b *Bench) log(ctx context.Context, megabytes, perAppend, partitions int) (
 	return dir, records, err
 }
 
-// environ is the environment of a child: this process's without any setting of a broker, and the given ones.
+// environ is the environment of a child: this process's without any setting of a broker or of Go's runtime, so that all processes have the
+// same collector and the same cores, and the given ones.
 func environ(settings map[string]string) []string {
 	var out []string
 	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, "QUEEN_") && !strings.HasPrefix(kv, "PORT=") {
+		name, _, _ := strings.Cut(kv, "=")
+		switch {
+		case strings.HasPrefix(name, "QUEEN_"), slices.Contains([]string{"PORT", "GOGC", "GOMEMLIMIT", "GOMAXPROCS", "GODEBUG"}, name):
+		default:
 			out = append(out, kv)
 		}
 	}

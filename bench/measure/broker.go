@@ -42,15 +42,26 @@ const manyLines = 1 << 17
 
 // start runs a broker on a folder. It returns as soon as the process runs; see ready.
 func (b *Bench) start(ctx context.Context, dir string, settings map[string]string) (*broker, error) {
-	q := &broker{lines: make(chan child.Line, manyLines)}
+	if b.Profile != "" {
+		return b.startInside(ctx, dir, settings)
+	}
+	return b.launch(ctx, dir, settings, "", b.Queen)
+}
+
+// startInside runs the same broker inside this program (role serve), which can be profiled and counts its goroutines.
+func (b *Bench) startInside(ctx context.Context, dir string, settings map[string]string) (*broker, error) {
+	if b.Profile == "" {
+		return b.launch(ctx, dir, settings, "", b.Self, "serve")
+	}
+	file := filepath.Join(b.Profile, filepath.Base(b.folder("profile"))+".pprof")
+	return b.launch(ctx, dir, settings, file, b.Self, "serve", "-profile", file)
+}
+
+func (b *Bench) launch(ctx context.Context, dir string, settings map[string]string, profile, program string, args ...string) (*broker, error) {
+	q := &broker{lines: make(chan child.Line, manyLines), file: profile}
 	all := map[string]string{"PORT": "0", "QUEEN_BIND_ADDR": "127.0.0.1", "QUEEN_RAFT_DIR": dir}
 	for k, v := range settings {
 		all[k] = v
-	}
-	program, args := b.Queen, []string(nil)
-	if b.Profile != "" {
-		q.file = filepath.Join(b.Profile, filepath.Base(b.folder("profile"))+".pprof")
-		program, args = b.Self, []string{"serve", "-profile", q.file}
 	}
 	p, err := child.Start(ctx, program, args, environ(all), func(l child.Line) {
 		select {
@@ -113,6 +124,39 @@ func ask(ctx context.Context, method, url string, into any) error {
 	return nil
 }
 
+// lags reads the lag of each queue that the sink knows one of, s.
+func (q *broker) lags(ctx context.Context) (map[string]float64, error) {
+	var s status
+	if err := q.get(ctx, "/status", &s); err != nil {
+		return nil, err
+	}
+	return s.lags(), nil
+}
+
+// status is what is read of /status.
+type status struct {
+	S3 struct {
+		Sinks []struct {
+			Queues []struct {
+				Name       string
+				LagSeconds *float64
+			}
+		}
+	}
+}
+
+func (s status) lags() map[string]float64 {
+	out := map[string]float64{}
+	for _, sink := range s.S3.Sinks {
+		for _, queue := range sink.Queues {
+			if queue.LagSeconds != nil {
+				out[queue.Name] = *queue.LagSeconds
+			}
+		}
+	}
+	return out
+}
+
 // store is the discarding S3 server.
 type store struct {
 	*child.Process
@@ -134,10 +178,16 @@ func (b *Bench) store(ctx context.Context) (*store, error) {
 	return &store{p, "http://" + strings.TrimPrefix(l.Text, "listening ")}, nil
 }
 
+// seen returns what the store was sent since it was asked last.
+func (s *store) seen(ctx context.Context) (seen discard.Seen, err error) {
+	err = ask(ctx, http.MethodDelete, s.url+discard.Control, &seen)
+	return seen, err
+}
+
 // manifests returns the manifests that the store was sent since it was asked last, by k.
 func (s *store) manifests(ctx context.Context) ([]*upload.Manifest, error) {
-	var seen discard.Seen
-	if err := ask(ctx, http.MethodDelete, s.url+discard.Control, &seen); err != nil {
+	seen, err := s.seen(ctx)
+	if err != nil {
 		return nil, err
 	}
 	var out []*upload.Manifest
@@ -167,7 +217,7 @@ func sinkOn(s *store, name string) map[string]string {
 		"QUEEN_S3_EMBEDDED": "true", "QUEEN_S3_QUEUES": fill.Queue, "QUEEN_S3_START": "earliest", "QUEEN_S3_SINK": name, "QUEEN_S3_PREFIX": name,
 		"QUEEN_S3_ENDPOINT": s.url, "QUEEN_S3_REGION": region, "QUEEN_S3_BUCKET": bucket, "QUEEN_S3_PATH_STYLE": "true",
 		"QUEEN_S3_ACCESS_KEY": accessKey, "QUEEN_S3_SECRET_KEY": secretKey,
-		"QUEEN_S3_SAFE_GUARD_MS": "0", "QUEEN_S3_DISCOVERY_INTERVAL_MS": "20", "QUEEN_S3_MAX_WINDOW_MS": "100",
+		"QUEEN_S3_SAFE_GUARD_MS": "0", "QUEEN_S3_DISCOVERY_INTERVAL_MS": "10", "QUEEN_S3_MAX_WINDOW_MS": "100",
 	}
 }
 

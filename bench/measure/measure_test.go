@@ -36,9 +36,11 @@ func TestSettings(t *testing.T) {
 func TestEnviron(t *testing.T) {
 	t.Setenv("QUEEN_S3_TARGET_MB", "1")
 	t.Setenv("PORT", "1")
+	t.Setenv("GOGC", "5")
+	t.Setenv("GOMEMLIMIT", "1GiB")
 	t.Setenv("SOMETHING", "else")
 	got := environ(map[string]string{"QUEEN_RAFT_DIR": "d"})
-	if slices.Contains(got, "QUEEN_S3_TARGET_MB=1") || slices.Contains(got, "PORT=1") || !slices.Contains(got, "SOMETHING=else") ||
+	if slices.Contains(got, "QUEEN_S3_TARGET_MB=1") || slices.Contains(got, "PORT=1") || slices.Contains(got, "GOGC=5") || slices.Contains(got, "GOMEMLIMIT=1GiB") || !slices.Contains(got, "SOMETHING=else") ||
 		!slices.Contains(got, "QUEEN_RAFT_DIR=d") {
 		t.Errorf("%v", got)
 	}

@@ -19,11 +19,11 @@ const (
 	linePressure  = "memory budget reached"
 )
 
-// mirrored is one mirroring of a backlog, from the sink's start to its last pointer.
+// mirrored is one mirroring of a backlog, from when the queue's rows are read, so that its first record may be, to its last pointer.
 type mirrored struct {
 	cost     roofline.Cost
-	ready    time.Duration // until the queue's rows were read
-	first    time.Duration // until the first pointer moved
+	ready    time.Duration // from the sink's start to that moment: not in cost
+	first    time.Duration // from that moment to the first pointer
 	windows  int
 	pressure int // windows that memory closed
 }
@@ -31,9 +31,9 @@ type mirrored struct {
 // mirror waits until a broker that was just started has mirrored so many records of a queue, or of any when it is "".
 func mirror(ctx context.Context, q *broker, queue string, records int64, limit time.Duration) (mirrored, error) {
 	var (
-		m     mirrored
-		began time.Time
-		cpu   time.Duration
+		m              mirrored
+		started, began time.Time
+		cpu            time.Duration
 	)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -42,13 +42,16 @@ func mirror(ctx context.Context, q *broker, queue string, records int64, limit t
 		case l := <-q.lines:
 			switch {
 			case strings.Contains(l.Text, lineStart):
+				started = l.At
+			case strings.Contains(l.Text, lineRestored) && of(l.Text, queue) && began.IsZero():
 				var err error
 				if cpu, err = procfs.CPU(q.Pid()); err != nil {
 					return m, err
 				}
 				began = l.At
+				m.ready = began.Sub(started)
 				q.profiling(true)
-			case strings.Contains(l.Text, lineCommitted) && strings.Contains(l.Text+" ", " queue="+queue+end(queue)):
+			case strings.Contains(l.Text, lineCommitted) && of(l.Text, queue):
 				n, ok := field(l.Text, "records")
 				if !ok {
 					return m, fmt.Errorf("no records in %q", l.Text)
@@ -58,8 +61,6 @@ func mirror(ctx context.Context, q *broker, queue string, records int64, limit t
 					m.first = l.At.Sub(began)
 				}
 				m.cost.Wall = l.At.Sub(began)
-			case strings.Contains(l.Text, lineRestored):
-				m.ready = l.At.Sub(began)
 			case strings.Contains(l.Text, linePressure):
 				m.pressure++
 			}
@@ -75,12 +76,9 @@ func mirror(ctx context.Context, q *broker, queue string, records int64, limit t
 	return m, err
 }
 
-// end is what follows a name in a log line; nothing when any name will do.
-func end(queue string) string {
-	if queue == "" {
-		return ""
-	}
-	return " "
+// of says whether a log line is of a queue; "" is any.
+func of(line, queue string) bool {
+	return queue == "" || strings.Contains(line+" ", " queue="+queue+" ")
 }
 
 func tail(lines []string, n int) []string { return lines[max(0, len(lines)-n):] }

@@ -52,13 +52,17 @@ func (b *Bench) restarts(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	return b.restartLines(clean, killed)
+}
+
+func (b *Bench) restartLines(clean, killed []float64) error {
 	for _, l := range []struct {
 		what  string
 		times []float64
 	}{{"after a stop", clean}, {fmt.Sprintf("after kill -9 %s into full pushes", killAfter), killed}} {
 		t := numbers.Median(l.times)
-		err := b.add(report.Line{What: fmt.Sprintf("restart with %.1f GB of log, %s", float64(b.Sizes.RestartMB)/1000, l.what), Target: "< 5 s with 10 GB",
-			Measured: fmt.Sprintf("%.2f s", t), Ratio: fmt.Sprintf("%.2f", t/restartTarget), Met: report.Of(t < restartTarget, b.Sizes.RestartMB >= 10_000),
+		err := b.add(report.Line{Row: "restart.ready", What: fmt.Sprintf("restart with %.1f GB of log, %s", float64(b.Sizes.RestartMB)/1000, l.what), Target: "< 5 s with 10 GB",
+			Measured: fmt.Sprintf("%.2f s", t), Ratio: fmt.Sprintf("%.2f", t/restartTarget), Result: report.AtMost(t, restartTarget, b.Sizes.RestartMB >= 10_000),
 			Notes: []string{"s from exec to the first 200 of /health: " + numbers.List(l.times, 2), "the log's size is that of its payloads, in appends of 100 over 1000 partitions; the page cache is warm",
 				"QUEEN_RAFT_DIR=… queen"}}, "-only restart -restart-mb", strconv.Itoa(b.Sizes.RestartMB))
 		if err != nil {
