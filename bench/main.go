@@ -22,6 +22,7 @@ import (
 
 	"queen/bench/machine"
 	"queen/bench/measure"
+	"queen/bench/procfs"
 	"queen/bench/report"
 )
 
@@ -66,7 +67,7 @@ type options struct {
 // quick and full are the two profiles.
 func quick() measure.Sizes {
 	return measure.Sizes{Runs: 3, BackfillMB: 128, Records: []int{1, 10, 100}, Partitions: []int{10, 100_000}, TargetMB: 128, Push: 2 * time.Second,
-		Connections: 16, Rate: 20_000, BusyMB: 300, MemoryMB: 200, Appends: []int{100, 1}, Budgets: []int{64, 128, 512}, Targets: []int{128, 2048},
+		Connections: 16, Rate: 20_000, BusyMB: 300, MemoryMB: 150, Appends: []int{100, 1}, Budgets: []int{64, 128, 512}, Targets: []int{128, 2048},
 		MemoryPush: time.Second, IdleQueues: 10_000, IdleInterval: 10 * time.Second, Lag: 10 * time.Second, RestartMB: 1000}
 }
 
@@ -193,12 +194,13 @@ func bench(ctx context.Context, o options) (err error) {
 // take takes the measurements one after the other. When one fails, what the others say is still worth its lines.
 func take(ctx context.Context, b *measure.Bench, kinds []string) (failed error) {
 	for _, kind := range kinds {
-		began := time.Now()
+		began, used := time.Now(), procfs.Ended()
 		if err := b.Run(ctx, kind); err != nil {
 			failed = errors.Join(failed, err)
+			b.Report.Failed = append(b.Report.Failed, kind)
 			b.Say("%v", err)
 		}
-		b.Say("%s took %.0f s", kind, time.Since(began).Seconds())
+		b.Say("%s took %.0f s, and %.0f s of processor time of all its processes", kind, time.Since(began).Seconds(), (procfs.Ended() - used).Seconds())
 		if ctx.Err() != nil {
 			break
 		}

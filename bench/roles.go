@@ -144,13 +144,22 @@ func asDiscard(ctx context.Context, f *flag.FlagSet, args []string) error {
 	return nil
 }
 
+// startProfile takes a profile into a new file, which is complete when the profile is stopped and open until the program ends.
+func startProfile(file string) error {
+	out, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	return pprof.StartCPUProfile(out)
+}
+
 // goroutinesEvery is how often goroutines are counted, which costs nothing.
 const goroutinesEvery = 5 * time.Millisecond
 
 // asServe is the broker inside this program: the same node from the same settings, with a processor profile between SIGUSR1 and SIGUSR2. At
 // its end it says how many goroutines it had at most.
 func asServe(ctx context.Context, f *flag.FlagSet, args []string) error {
-	file := f.String("profile", os.DevNull, "where the profile goes")
+	file := f.String("profile", "", "where the profile goes; it is made when the first is taken")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -170,11 +179,6 @@ func asServe(ctx context.Context, f *flag.FlagSet, args []string) error {
 	}
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGUSR2)
-	out, err := os.Create(*file)
-	if err != nil {
-		return err
-	}
-	defer out.Close()
 	if err := n.Open(ctx); err != nil {
 		return err
 	}
@@ -188,7 +192,7 @@ func asServe(ctx context.Context, f *flag.FlagSet, args []string) error {
 			most = max(most, runtime.NumGoroutine())
 		case s := <-signals:
 			if s == syscall.SIGUSR1 {
-				err = pprof.StartCPUProfile(out)
+				err = startProfile(*file)
 			} else {
 				pprof.StopCPUProfile()
 			}

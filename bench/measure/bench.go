@@ -60,6 +60,7 @@ type Bench struct {
 	Profile string // a folder: run the broker inside this program and keep processor profiles there; "" = the binary, and none
 	Report  *report.Report
 	Say     func(format string, args ...any) // progress
+	kind    string                           // what is being measured: names profiles
 	folders int
 }
 
@@ -74,6 +75,7 @@ func (b *Bench) Run(ctx context.Context, kind string) error {
 	if run == nil {
 		return fmt.Errorf("no measurement %q: there are %s", kind, strings.Join(Kinds(), ", "))
 	}
+	b.kind = kind
 	if err := run(ctx); err != nil {
 		return fmt.Errorf("%s: %w", kind, err)
 	}

@@ -53,7 +53,7 @@ func (b *Bench) startInside(ctx context.Context, dir string, settings map[string
 	if b.Profile == "" {
 		return b.launch(ctx, dir, settings, "", b.Self, "serve")
 	}
-	file := filepath.Join(b.Profile, filepath.Base(b.folder("profile"))+".pprof")
+	file := filepath.Join(b.Profile, filepath.Base(b.folder(b.kind))+".pprof")
 	return b.launch(ctx, dir, settings, file, b.Self, "serve", "-profile", file)
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -23,6 +24,15 @@ func CPU(pid int) (time.Duration, error) {
 		return 0, err
 	}
 	return ParseStat(string(text))
+}
+
+// Ended is the processor time of all processes that this one started and that have ended.
+func Ended() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_CHILDREN, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // ParseStat reads utime and stime from the text of /proc/<pid>/stat. The command name may hold spaces and parentheses.

@@ -2,6 +2,7 @@ package procfs
 
 import (
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -63,5 +64,15 @@ x.y()
 `, "\n")
 	if n := Goroutines(dump); n != 2 {
 		t.Errorf("%d goroutines", n)
+	}
+}
+
+func TestEnded(t *testing.T) {
+	before := Ended()
+	if out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done").CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	if after := Ended(); after <= before {
+		t.Errorf("%s after, %s before", after, before)
 	}
 }

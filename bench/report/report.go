@@ -75,6 +75,7 @@ type Report struct {
 	Title   string   // the sizes of this run
 	Load    string   // load averages when it began
 	Taken   []string // the measurements that were asked for
+	Failed  []string // those of them that ended with an error
 	lines   []Line
 }
 
@@ -115,8 +116,10 @@ func (r *Report) Gaps() []Gap {
 			out = append(out, Gap{row, "not measured yet: needs " + row.Needs})
 		case !slices.Contains(r.Taken, row.Kind):
 			out = append(out, Gap{row, "not in this run: -only " + row.Kind})
-		default:
+		case slices.Contains(r.Failed, row.Kind):
 			out = append(out, Gap{row, "FAILED: the measurement ended before it"})
+		default:
+			out = append(out, Gap{row, "not in this run: the flags leave it out"})
 		}
 	}
 	return out

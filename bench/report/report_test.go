@@ -15,7 +15,7 @@ import (
 func sample(t *testing.T) *Report {
 	t.Helper()
 	r := &Report{Machine: machine.Machine{CPU: "X", Cores: 2, RAM: 1 << 30, Kernel: "6", Go: "go1", Commit: "abc"},
-		Began: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Title: "quick", Load: "0.50 2 3", Taken: []string{"push"}}
+		Began: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Title: "quick", Load: "0.50 2 3", Taken: []string{"push", "memory"}, Failed: []string{"push"}}
 	for _, l := range []Line{
 		{Row: "restart.ready", What: "longer", Target: "-", Measured: "5 s", Ratio: "-", Result: Shown, Command: "go run ./bench -only b"},
 		{Row: "push.cpu", What: "a", Target: ">= 0.95", Measured: "200 MB/s", Ratio: "0.96", Result: AtLeast(0.96, 0.95, true), Notes: []string{"runs 1 2 3"}, Command: "go run ./bench -only a", Load: "1 2 3"},
@@ -36,7 +36,7 @@ func TestWrite(t *testing.T) {
 		"queen bench, 2026-01-02 03:04 UTC, quick\nX, 2 cores, 1 GiB, Linux 6, go1, commit abc, load average at start 0.50 2 3\n\nwhat ",
 		"\na    ", "  >= 0.95 ", "  200 MB/s  0.96   PASS\n",
 		"\nbackfill, Parquet+zstd ", "  not measured yet: needs the Parquet format\n", "  not measured yet: needs more than one node\n",
-		"\npush p99, sink at full speed against none ", "  FAILED: the measurement ended before it\n", "  not in this run: -only idle\n",
+		"\npush p99, sink at full speed against none ", "  FAILED: the measurement ended before it\n", "  not in this run: -only idle\n", "  not in this run: the flags leave it out\n",
 		"a: 200 MB/s; target >= 0.95, ratio 0.96: PASS\n    runs 1 2 3\n    $ go run ./bench -only a\n    X, 2 cores, 1 GiB, Linux 6, go1, commit abc, load 1 2 3\n",
 	} {
 		if !strings.Contains(b.String(), want) {
