@@ -38,7 +38,7 @@ fuzz: ## every fuzz target for FUZZ (default 20s) each
 	  done; \
 	done
 
-bench: ## the numbers of the contract against their targets, a quarter of an hour (bench/README.md); FULL=1: at full size, one to two hours; BENCH="-only push": its flags
+bench: ## the numbers of the contract against their targets, a quarter of an hour (bench/README.md); FULL=1: at full size, about two hours; BENCH="-only push": its flags
 	$(GO) run ./bench $(if $(FULL),-full) $(BENCH)
 
 generate: ## docs/settings.md, from the table of settings

@@ -66,8 +66,8 @@ type options struct {
 
 // quick and full are the two profiles.
 func quick() measure.Sizes {
-	return measure.Sizes{Runs: 3, BackfillMB: 128, Records: []int{1, 10, 100}, Partitions: []int{10, 100_000}, TargetMB: 128, Push: 2 * time.Second,
-		Connections: 16, Rate: 20_000, BusyMB: 300, MemoryMB: 150, Appends: []int{100, 1}, Budgets: []int{64, 128, 512}, Targets: []int{128, 2048},
+	return measure.Sizes{Runs: 3, BackfillMB: 100, Records: []int{1, 10, 100}, Partitions: []int{10, 100_000}, TargetMB: 128, Push: 2 * time.Second,
+		Connections: 16, Rate: 20_000, BusyMB: 300, MemoryMB: 100, Appends: []int{100, 1}, Budgets: []int{64, 128, 512}, Targets: []int{128, 2048},
 		MemoryPush: time.Second, IdleQueues: 10_000, IdleInterval: 10 * time.Second, Lag: 10 * time.Second, RestartMB: 1000}
 }
 
