@@ -24,8 +24,13 @@ type mirror struct {
 // newMirror joins the sink to the broker's applied state and documents. The broker must be open.
 func newMirror(o Options, b *broker.Broker) (*mirror, error) {
 	tenant := o.Config.Sink.Tenant
+	var held func(bytes int64)
+	if o.Collect != nil {
+		held = (&collector{set: o.Collect}).held
+	}
 	s, err := sink.New(sink.Options{Config: o.Config.Sink, Log: b.Log(tenant), KV: b.KV(tenant), Queues: b.Queues(tenant), Now: o.Now,
-		Logger: logline.Named(o.Log, "queen-s3"), Rand: o.Rand, Abort: o.Abort})
+		Logger: logline.Named(o.Log, "queen-s3"), Rand: o.Rand, Abort: o.Abort,
+		Shared: sink.NewShared(o.Config.Sink.MemoryBytes, o.Config.Sink.Threads, held)})
 	if err != nil {
 		return nil, err
 	}

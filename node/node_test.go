@@ -210,7 +210,7 @@ func TestHalfSentRequest(t *testing.T) {
 	if took := time.Since(began); took < bodyGrace || took > bodyGrace+2*time.Second {
 		t.Errorf("the stop took %s", took)
 	}
-	if text := logs.String(); strings.Count(text, " WARN ") != 1 || !strings.Contains(text, " WARN queen: requests that did not come to their end were cut off requests=2\n") ||
+	if text := logs.String(); strings.Count(text, " WARN queen: ") != 1 || !strings.Contains(text, " WARN queen: requests that did not come to their end were cut off requests=2\n") ||
 		!strings.Contains(text, " INFO queen: stopped\n") {
 		t.Errorf("the log says\n%s", text)
 	}

@@ -17,9 +17,10 @@ type Shared struct {
 	chunks   stages.Chunks // of all objects on their way
 }
 
-// NewShared returns the share of a process: memory in bytes (QUEEN_S3_MEMORY_MB), and windows encoded at once (QUEEN_S3_THREADS).
-func NewShared(memory int64, threads int) *Shared {
-	return &Shared{budget: stages.NewBudget(memory), encoders: permits{newSemaphore(max(1, threads))}}
+// NewShared returns the share of a process: memory in bytes (QUEEN_S3_MEMORY_MB), and windows encoded at once (QUEEN_S3_THREADS). held is told
+// how many bytes are held each time that changes, in order, and must return at once; it may be nil.
+func NewShared(memory int64, threads int, held func(bytes int64)) *Shared {
+	return &Shared{budget: stages.NewBudget(memory, held), encoders: permits{newSemaphore(max(1, threads))}}
 }
 
 const (

@@ -21,6 +21,7 @@ import (
 //  3. The request whose turn it is waits for room and no other passes it, so that large ones do not starve.
 type Budget struct {
 	limit int64
+	held  func(bytes int64)
 
 	mu      sync.Mutex
 	used    int64
@@ -35,9 +36,13 @@ type request struct {
 	granted chan struct{} // closed when it is
 }
 
-// NewBudget returns a budget of that many bytes, at least 1.
-func NewBudget(limit int64) *Budget {
-	return &Budget{limit: max(1, limit), waiting: map[any][]*request{}, served: map[any]uint64{}}
+// NewBudget returns a budget of that many bytes, at least 1. held is told the sum each time it changes, in order and under the budget's lock; it
+// may be nil.
+func NewBudget(limit int64, held func(bytes int64)) *Budget {
+	if held == nil {
+		held = func(int64) {}
+	}
+	return &Budget{limit: max(1, limit), held: held, waiting: map[any][]*request{}, served: map[any]uint64{}}
 }
 
 // Limit is the number of bytes that may be held.
@@ -80,7 +85,7 @@ func (b *Budget) Take(ctx context.Context, owner any, bytes int64) (charged int6
 	defer b.mu.Unlock()
 	select {
 	case <-r.granted:
-		b.used -= r.bytes
+		b.charge(-r.bytes)
 	default:
 		b.withdraw(owner, r)
 	}
@@ -92,11 +97,16 @@ func (b *Budget) Take(ctx context.Context, owner any, bytes int64) (charged int6
 func (b *Budget) Give(charged int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.used -= charged
-	if b.used < 0 {
+	b.charge(-charged)
+	b.grant()
+}
+
+// charge changes what is held. The lock is held.
+func (b *Budget) charge(bytes int64) {
+	if b.used += bytes; b.used < 0 {
 		panic(fmt.Sprintf("budget: %d bytes more were given back than taken", -b.used))
 	}
-	b.grant()
+	b.held(b.used)
 }
 
 // grant serves the turns for which there is room. The lock is held.
@@ -107,7 +117,7 @@ func (b *Budget) grant() {
 		if b.used+r.bytes > b.limit {
 			return
 		}
-		b.used += r.bytes
+		b.charge(r.bytes)
 		b.grants++
 		b.served[owner] = b.grants
 		close(r.granted)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -39,7 +40,7 @@ func take(t *testing.T, b *stages.Budget, owner string, bytes int64, then func()
 // One bucket's requests pile up; another's is served as soon as what is held is given back.
 func TestBudgetGoesRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := stages.NewBudget(100)
+		b := stages.NewBudget(100, nil)
 		var order []string
 		held := take(t, b, "dead", 100, nil)
 		for i := range 3 {
@@ -63,7 +64,7 @@ func TestBudgetGoesRound(t *testing.T) {
 // A large request is passed by small ones that would fit once for each other owner at most, and one above the limit gets all of it.
 func TestBudgetDoesNotStarveTheLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := stages.NewBudget(100)
+		b := stages.NewBudget(100, nil)
 		small := take(t, b, "a", 30, nil)
 		large := take(t, b, "a", 1000, nil)
 		same := take(t, b, "a", 10, nil)
@@ -89,7 +90,8 @@ func TestBudgetDoesNotStarveTheLarge(t *testing.T) {
 // Who gives up waiting holds nothing and is in nobody's way.
 func TestBudgetCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, gone := stages.NewBudget(100), errors.New("gone")
+		var held []int64
+		b, gone := stages.NewBudget(100, func(bytes int64) { held = append(held, bytes) }), errors.New("gone")
 		first := take(t, b, "a", 90, nil)
 		large := take(t, b, "a", 50, nil)
 		small := take(t, b, "b", 10, nil)
@@ -100,8 +102,8 @@ func TestBudgetCancel(t *testing.T) {
 		}
 		b.Give(first.charged)
 		b.Give(small.charged)
-		if b.Used() != 0 || b.Waiting() {
-			t.Errorf("used %d", b.Used())
+		if b.Used() != 0 || b.Waiting() || !slices.Equal(held, []int64{90, 100, 10, 0}) {
+			t.Errorf("used %d, told %v", b.Used(), held)
 		}
 		if _, err := b.Take(t.Context(), "a", -1); err == nil {
 			t.Error("a negative request was taken")
@@ -114,7 +116,7 @@ func TestBudgetHolds(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
-			b := stages.NewBudget(100)
+			b := stages.NewBudget(100, nil)
 			var most, served, ended atomic.Int64
 			var all []context.CancelCauseFunc
 			for i := range 200 {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
@@ -36,7 +37,7 @@ func serve(environ []string, errs io.Writer) int {
 		return refuse(log, err, exitConfig)
 	}
 	fatal := make(chan error, 1)
-	n, err := node.New(node.Options{Config: c, Now: time.Now, Log: log, Abort: abort, Fatal: func(err error) {
+	n, err := node.New(node.Options{Config: c, Now: time.Now, Log: log, Abort: abort, Collect: collect(environ), Fatal: func(err error) {
 		select {
 		case fatal <- err:
 		default: // the first one is what matters
@@ -50,6 +51,16 @@ func serve(environ []string, errs io.Writer) int {
 		grace += c.Sink.ShutdownGrace
 	}
 	return service{open: n.Open, close: n.Close, log: log, signals: signals, fatal: fatal, grace: grace}.run()
+}
+
+// collect sets the collector's percentage. Who has set the collector himself keeps what he asked for.
+func collect(environ []string) func(percent int) {
+	for _, set := range environ {
+		if strings.HasPrefix(set, "GOGC=") || strings.HasPrefix(set, "GOMEMLIMIT=") {
+			return nil
+		}
+	}
+	return func(percent int) { debug.SetGCPercent(percent) }
 }
 
 // service is a node on its way from start to end.

@@ -90,3 +90,12 @@ func TestEnds(t *testing.T) {
 		})
 	}
 }
+
+// Who has set the collector himself keeps what he asked for.
+func TestCollect(t *testing.T) {
+	for environ, left := range map[string]bool{"PATH=/bin": false, "GOGC=200": true, "GOMEMLIMIT=1GiB": true, "GOGCTRACE=1": false} {
+		if got := collect([]string{environ}) == nil; got != left {
+			t.Errorf("%s: left alone %v", environ, got)
+		}
+	}
+}
