@@ -33,6 +33,7 @@ type Format interface {
 	ContentType() string
 	Writer() string  // as in manifests: queen-s3/2.0.0 jsonl+zstd
 	Encoder() string // library, version and every option that shapes bytes
+	Memory() int64   // what encoding one object takes at most beside the rows that are read ahead, bytes
 	// Encode writes one object. Rows out of order are refused before the first byte.
 	Encode(ctx context.Context, w io.Writer, r Rows) (stages.Stats, error)
 	// Decode reads one object back strictly; the first error ends the sequence.
@@ -58,12 +59,32 @@ func (e *UnknownError) Error() string {
 	return fmt.Sprintf("format %q with compression %q is not known to this version of queen", e.Format, e.Compression)
 }
 
+// Registry is a list of formats whose encoders serve one object after the other: who encodes many keeps one. They go away when they are not used
+// for a while.
+type Registry []Format
+
+// NewRegistry returns a registry of all formats.
+func NewRegistry() Registry { return Formats() }
+
+// Memory is what encoding one object takes at most, in bytes, whatever its format: an intent to redo may ask for any.
+func (r Registry) Memory() (most int64) {
+	for _, f := range r {
+		most = max(most, f.Memory())
+	}
+	return most
+}
+
 // Lookup finds a format by the two names that an intent records.
-func Lookup(format, compression string) (Format, error) {
-	for _, f := range Formats() {
+func (r Registry) Lookup(format, compression string) (Format, error) {
+	for _, f := range r {
 		if f.Name() == format && f.Compression() == compression {
 			return f, nil
 		}
 	}
 	return nil, &UnknownError{Format: format, Compression: compression}
+}
+
+// Lookup finds a format in a registry of its own: to ask what it is, or to write one object.
+func Lookup(format, compression string) (Format, error) {
+	return NewRegistry().Lookup(format, compression)
 }

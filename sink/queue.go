@@ -181,7 +181,7 @@ func (q *queue) read(ctx context.Context, list *stages.Listing, appends []stages
 }
 
 func (q *queue) encoder() *encode.Stage {
-	return encode.New(encode.Lookup, q.read, q.s.cfg.FetchConcurrency, &q.s.shared.chunks)
+	return encode.New(q.s.shared.formats.Lookup, q.read, q.s.cfg.FetchConcurrency, &q.s.shared.chunks)
 }
 
 // committing is the end of the pipeline.

@@ -102,7 +102,7 @@ func New(o Options) (*Sink, error) {
 	if s.shared = o.Shared; s.shared == nil {
 		s.shared = NewShared(s.cfg.MemoryBytes, s.cfg.Threads, nil)
 	}
-	s.need = needOf(s.shared.budget.Limit(), s.cfg.MultipartThreshold, s.cfg.FetchConcurrency)
+	s.need = needOf(s.shared.budget.Limit(), s.cfg.MultipartThreshold, s.cfg.FetchConcurrency, s.shared.formats.Memory())
 	s.metrics = newMetrics(s)
 	s.logs = newLogs(s)
 	format, err := encode.Lookup(s.cfg.Format, s.cfg.Compression)

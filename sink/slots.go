@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"queen/commit"
+	"queen/encode"
 	"queen/stages"
 	"queen/upload"
 )
@@ -14,18 +15,20 @@ import (
 type Shared struct {
 	budget   *stages.Budget
 	encoders permits
-	chunks   stages.Chunks // of all objects on their way
+	chunks   stages.Chunks   // of all objects on their way
+	formats  encode.Registry // with the encoders of all objects
 }
 
 // NewShared returns the share of a process: memory in bytes (QUEEN_S3_MEMORY_MB), and windows encoded at once (QUEEN_S3_THREADS). held is told
 // how many bytes are held each time that changes, in order, and must return at once; it may be nil.
 func NewShared(memory int64, threads int, held func(bytes int64)) *Shared {
-	return &Shared{budget: stages.NewBudget(memory, held), encoders: permits{newSemaphore(max(1, threads))}}
+	return &Shared{budget: stages.NewBudget(memory, held), encoders: permits{newSemaphore(max(1, threads))},
+		formats: encode.NewRegistry()}
 }
 
 const (
-	encoderBytes = 20<<20 + 2*stages.ChunkBytes // what an encoder takes, with the chunk it fills and the one behind it
-	runBytes     = 5 << 18                      // one of the runs of records that are read ahead of it
+	chunksBetween = 2       // chunks between encoder and upload: the one that is filled, and the one behind it
+	runBytes      = 5 << 18 // one of the runs of records that are read ahead of the encoder
 )
 
 // need says what a window takes while it is written. A filling window takes nothing: it is a few sums.
@@ -42,10 +45,10 @@ const promisedBytes = 40
 
 // needOf divides a memory limit. A part is a twelfth of it, so that what writing takes leaves room for lists in 64 MiB. A list takes at most
 // half of the memory, and not more than a window leaves of it.
-func needOf(memory, threshold int64, readers int) need {
+func needOf(memory, threshold int64, readers int, encoder int64) need {
 	n := need{part: min(max(memory/12, upload.MinPart), upload.MaxPart) &^ (stages.ChunkBytes - 1)}
 	n.threshold = min(threshold, 3*n.part)
-	n.slot = upload.Memory(n.part, n.threshold) + encoderBytes + int64(readers+1)*runBytes
+	n.slot = upload.Memory(n.part, n.threshold) + chunksBetween*stages.ChunkBytes + encoder + int64(readers+1)*runBytes
 	n.appends = max(1024, memory/2/promisedBytes, min(memory/2, memory-n.slot)/stages.AppendBytes)
 	return n
 }

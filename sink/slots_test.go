@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"queen/config"
+	"queen/encode"
 	"queen/internal/fakes3"
 	"queen/stages"
 )
@@ -19,14 +20,14 @@ func TestNeedOfMemory(t *testing.T) {
 	for _, c := range []struct{ memory, threshold, part, limit int64 }{ // MiB
 		{1, 64, 5, 15}, {64, 64, 5, 15}, {64, 5, 5, 5}, {128, 64, 10, 30}, {256, 64, 16, 48}, {512, 64, 16, 48}, {512, 5, 16, 5}, {65536, 5120, 16, 48},
 	} {
-		n := needOf(c.memory<<20, c.threshold<<20, 4)
+		n := needOf(c.memory<<20, c.threshold<<20, 4, encode.NewRegistry().Memory())
 		if n.part != c.part<<20 || n.threshold != c.limit<<20 {
 			t.Errorf("%d MiB, threshold %d: parts of %d MiB above %d", c.memory, c.threshold, n.part>>20, n.threshold>>20)
 		}
 		if n.appends < c.memory<<20/2/40 {
 			t.Errorf("%d MiB, threshold %d: a window may have %d appends only", c.memory, c.threshold, n.appends)
 		}
-		if all := n.window(n.appends); c.memory >= 64 && all > c.memory<<20 {
+		if all := n.window(n.appends); c.memory >= 128 && all > c.memory<<20 {
 			t.Errorf("%d MiB, threshold %d: a window of %d appends takes %d MiB", c.memory, c.threshold, n.appends, all>>20)
 		}
 	}

@@ -9,7 +9,6 @@ package codec
 import (
 	"fmt"
 	"io"
-	"sync/atomic"
 )
 
 // libVersion is the version of the compression library that go.mod requires. It is part of every encoder id, because a
@@ -23,6 +22,7 @@ type Codec interface {
 	ContentType() string // of a compressed object; "" when the format decides
 	Level() int          // the level as recorded in an intent
 	Encoder() string     // library, version and every option that shapes bytes
+	Memory() int64       // what one object's Writer holds at most, bytes; it is fullest when w blocks and the data does not compress
 	// Writer starts an object. Nothing else may write to w until Close or Abort has returned.
 	Writer(w io.Writer) (Writer, error)
 	// Reader decodes one object strictly: bytes behind its one frame or member are an error.
@@ -36,9 +36,9 @@ type Writer interface {
 	Abort()       // writes nothing more and frees what it holds
 }
 
-// List returns all codecs, the default first.
+// List returns all codecs, the default first. The codecs of one list keep encoders for the next object (spare.go), so who writes many keeps the list.
 func List() []Codec {
-	return []Codec{zstdCodec{}, gzipCodec{}, plain{}}
+	return []Codec{zstdCodec{&spare{}}, gzipCodec{&spare{}}, plain{}}
 }
 
 // Find returns the codec of this name.
@@ -49,29 +49,4 @@ func Find(name string) (Codec, error) {
 		}
 	}
 	return nil, fmt.Errorf("compression %q: not known to this version", name)
-}
-
-// gate stands between a compressor and the object, so that Abort can end a compressor that still has something to say.
-type gate struct {
-	w    io.Writer
-	shut atomic.Bool
-}
-
-func (g *gate) Write(p []byte) (int, error) {
-	if g.shut.Load() {
-		return 0, io.ErrClosedPipe
-	}
-	return g.w.Write(p)
-}
-
-// gated is a Writer over any closing compressor. It hides what else the compressor can do: a ReadFrom, which cuts its blocks where
-// the reader pauses, would write other bytes.
-type gated struct {
-	io.WriteCloser
-	gate *gate
-}
-
-func (g gated) Abort() {
-	g.gate.shut.Store(true)
-	_ = g.WriteCloser.Close() // its only news is that the gate is shut
 }

@@ -14,7 +14,10 @@ const (
 	gzipID    = "klauspost/compress " + libVersion + " gzip 6"
 )
 
-type gzipCodec struct{}
+// gzipMemory is what an encoder holds: its tables and its window.
+const gzipMemory = 5 << 18
+
+type gzipCodec struct{ spare *spare }
 
 var _ Codec = gzipCodec{}
 
@@ -23,15 +26,17 @@ func (gzipCodec) Suffix() string      { return ".gz" }
 func (gzipCodec) ContentType() string { return "application/gzip" }
 func (gzipCodec) Level() int          { return gzipLevel }
 func (gzipCodec) Encoder() string     { return gzipID }
+func (gzipCodec) Memory() int64       { return gzipMemory }
 
 // Writer makes one member whose header names neither time nor file.
-func (gzipCodec) Writer(w io.Writer) (Writer, error) {
-	g := &gate{w: w}
-	z, err := gzip.NewWriterLevel(g, gzipLevel)
-	if err != nil {
-		return nil, fmt.Errorf("gzip encoder: %w", err)
-	}
-	return gated{WriteCloser: z, gate: g}, nil
+func (c gzipCodec) Writer(w io.Writer) (Writer, error) {
+	return c.spare.writer(w, func(w io.Writer) (compressor, error) {
+		z, err := gzip.NewWriterLevel(w, gzipLevel)
+		if err != nil {
+			return nil, fmt.Errorf("gzip encoder: %w", err)
+		}
+		return z, nil
+	})
 }
 
 func (gzipCodec) Reader(r io.Reader) (io.ReadCloser, error) {

@@ -12,14 +12,18 @@ func (plain) Suffix() string      { return "" }
 func (plain) ContentType() string { return "" }
 func (plain) Level() int          { return 0 }
 func (plain) Encoder() string     { return "plain" }
+func (plain) Memory() int64       { return 0 }
 
 func (plain) Writer(w io.Writer) (Writer, error) {
-	g := &gate{w: w}
-	return gated{WriteCloser: nopCloser{g}, gate: g}, nil
+	return &through{gate{w: w}}, nil
 }
 
 func (plain) Reader(r io.Reader) (io.ReadCloser, error) { return io.NopCloser(r), nil }
 
-type nopCloser struct{ io.Writer }
+// through is the Writer of an object that is stored as it is.
+type through struct{ gate }
 
-func (nopCloser) Close() error { return nil }
+var _ Writer = (*through)(nil)
+
+func (*through) Close() error { return nil }
+func (t *through) Abort()     { t.shut.Store(true) }

@@ -21,7 +21,11 @@ const (
 // zstdReadWindow bounds what a decoder may allocate for the window of an object that somebody else wrote.
 const zstdReadWindow = 128 << 20
 
-type zstdCodec struct{}
+// zstdMemory is what an encoder holds: three of the library's encoders (7 MiB), five jobs' input (10 MiB), and four jobs' output (10 MiB when
+// nothing can be saved).
+const zstdMemory = 28 << 20
+
+type zstdCodec struct{ spare *spare }
 
 var _ Codec = zstdCodec{}
 
@@ -30,21 +34,24 @@ func (zstdCodec) Suffix() string      { return ".zst" }
 func (zstdCodec) ContentType() string { return "application/zstd" }
 func (zstdCodec) Level() int          { return 3 }
 func (zstdCodec) Encoder() string     { return zstdID }
+func (zstdCodec) Memory() int64       { return zstdMemory }
 
-func (zstdCodec) Writer(w io.Writer) (Writer, error) {
-	g := &gate{w: w}
-	e, err := zstd.NewWriter(g,
-		zstd.WithEncoderLevel(zstdLevel),
-		zstd.WithEncoderConcurrency(zstdConcurrency),
-		zstd.WithConcurrentBlocks(true),
-		zstd.WithWindowSize(zstdWindow),
-		zstd.WithEncoderCRC(true),
-		zstd.WithZeroFrames(true), // an object without a record is an empty frame, not an empty file
-	)
-	if err != nil {
-		return nil, fmt.Errorf("zstd encoder: %w", err)
-	}
-	return gated{WriteCloser: e, gate: g}, nil
+// Writer makes one frame.
+func (c zstdCodec) Writer(w io.Writer) (Writer, error) {
+	return c.spare.writer(w, func(w io.Writer) (compressor, error) {
+		e, err := zstd.NewWriter(w,
+			zstd.WithEncoderLevel(zstdLevel),
+			zstd.WithEncoderConcurrency(zstdConcurrency),
+			zstd.WithConcurrentBlocks(true),
+			zstd.WithWindowSize(zstdWindow),
+			zstd.WithEncoderCRC(true),
+			zstd.WithZeroFrames(true), // an object without a record is an empty frame, not an empty file
+		)
+		if err != nil {
+			return nil, fmt.Errorf("zstd encoder: %w", err)
+		}
+		return e, nil
+	})
 }
 
 func (zstdCodec) Reader(r io.Reader) (io.ReadCloser, error) {
