@@ -80,6 +80,18 @@ func BenchmarkFind(b *testing.B) {
 	}
 }
 
+func BenchmarkFirst(b *testing.B) {
+	const n = 600_000
+	s, _ := benchStore(b, 1, n)
+	v := s.View(1)
+	b.ResetTimer()
+	for i := range b.N {
+		if _, ok, err := v.First(stages.PartitionID(i%1000), stages.Micros(i*31%(n-2000)), 0); !ok || err != nil {
+			b.Fatal(ok, err)
+		}
+	}
+}
+
 func BenchmarkBodies(b *testing.B) {
 	for _, records := range []int{1, 100} {
 		b.Run(fmt.Sprint(records), func(b *testing.B) {

@@ -109,6 +109,15 @@ func readEachWay(v View, want []Frame) error {
 		default:
 			errs = append(errs, differs(h, f))
 		}
+		h, ok, err = v.First(f.Partition, stages.Beginning, f.Base)
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case !ok:
+			errs = append(errs, fmt.Errorf("%w: no first append of %d at %d", errWrong, f.Partition, f.Base))
+		default:
+			errs = append(errs, differs(h, f))
+		}
 	}
 	half := want[len(want)/2].TS
 	i := slices.IndexFunc(want, func(f Frame) bool { return f.TS >= half })

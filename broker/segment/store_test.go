@@ -107,6 +107,38 @@ func TestSearch(t *testing.T) {
 	}
 }
 
+// What First answers is compared with a plain search, over sealed and open segments, sorted blocks and young entries.
+func TestFirst(t *testing.T) {
+	for seal, calls := range map[int64]int{60_000: 2500, 1 << 30: 5000, 1: 80} {
+		t.Run(fmt.Sprint(seal), func(t *testing.T) {
+			s, m := open(t, vfs.NewMem(), seal), newMaker(5, 40)
+			for range calls {
+				mustAppend(t, s, 1, m.call(0))
+			}
+			v := s.View(1)
+			all, err := headersOf(v.After(Tail{}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 3000 {
+				p := stages.PartitionID(m.rng.IntN(42)*257 + m.rng.IntN(2))
+				from := 990 + stages.Micros(m.rng.IntN(int(m.now)-970))
+				low := int64(0)
+				if m.rng.IntN(2) == 0 {
+					low = m.rng.Int64N(m.next[p] + 2)
+				}
+				i := slices.IndexFunc(all, func(h stages.Header) bool {
+					return h.Partition == p && h.TS >= from && h.Base+int64(h.Count) > low
+				})
+				h, ok, err := v.First(p, from, low)
+				if err != nil || ok != (i >= 0) || ok && h != all[i] {
+					t.Fatalf("First(%d, %d, %d): %+v %v %v, want append %d", p, from, low, h, ok, err, i)
+				}
+			}
+		})
+	}
+}
+
 // Find walks the young entries and sorted blocks of the open segment.
 func TestFindInOpenSegment(t *testing.T) {
 	s, m := open(t, vfs.NewMem(), 1<<30), newMaker(2, 300)

@@ -1,7 +1,6 @@
 package segment
 
 import (
-	"encoding/binary"
 	"errors"
 	"iter"
 	"slices"
@@ -185,29 +184,9 @@ func (v View) findSealed(x *sealed, p stages.PartitionID, offset int64) ([]byte,
 }
 
 func findInRun(f *handle, x *sealed, r int, p stages.PartitionID, offset int64) ([]byte, error) {
-	off, length := x.runPlace(r)
-	positions := make([]byte, length)
-	if err := readFull(f, f.path, positions, off); err != nil {
-		return nil, err
-	}
-	if checksum(positions) != x.runs[r].sum {
-		return nil, damaged(f.path, off, errChanged)
-	}
-	buf := make([]byte, chunkEntries*entryLen)
-	entry := func(i int) ([]byte, error) {
-		pos := int(binary.BigEndian.Uint32(positions[4*i:]))
-		off, n := x.chunkPlace(pos / chunkEntries)
-		part := buf[:n]
-		if err := readFull(f, f.path, part, off); err != nil {
-			return nil, err
-		}
-		if checksum(part) != x.chunks[pos/chunkEntries].sum {
-			return nil, damaged(f.path, off, errChanged)
-		}
-		return entryAt(part, pos%chunkEntries), nil
-	}
-	n, err := lastAtOrBelow(length/4, p, offset, func(i int) (stages.PartitionID, int64, error) {
-		e, err := entry(i)
+	s, first := newSortedReader(f, x), r*runEntries
+	n, err := lastAtOrBelow(min(runEntries, x.n-first), p, offset, func(i int) (stages.PartitionID, int64, error) {
+		e, err := s.entry(first + i)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -216,7 +195,7 @@ func findInRun(f *handle, x *sealed, r int, p stages.PartitionID, offset int64) 
 	if err != nil || n == 0 {
 		return nil, err
 	}
-	e, err := entry(n - 1)
+	e, err := s.entry(first + n - 1)
 	if err != nil || !holds(e, p, offset) {
 		return nil, err
 	}
