@@ -161,8 +161,8 @@ func parseChangedEntry(c *jsontext.Cursor, i int) (changedEntry, error) {
 		case name.Is("after"):
 			e.after = v
 		case name.Is("since") && v.Kind() != jsontext.Null:
-			var ok bool
-			if e.since, ok = parseSince(v); !ok {
+			t, ok := parseTime(v)
+			if e.since = stages.MicrosOf(t); !ok {
 				return refuse(codeBadBody, fmt.Sprintf("bad body: entry %d: since is not a timestamp, such as 2026-10-03T06:00:00Z", i))
 			}
 		}
@@ -174,23 +174,24 @@ func parseChangedEntry(c *jsontext.Cursor, i int) (changedEntry, error) {
 	return e, err
 }
 
-// sinceLayouts are the forms of a time that are taken; one without a zone is UTC. A fraction may follow the seconds.
-func sinceLayouts() []string {
+// timeLayouts are the forms of a time that are taken; one without a zone is UTC. A fraction may follow the seconds.
+func timeLayouts() []string {
 	return []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02"}
 }
 
-func parseSince(v jsontext.Value) (stages.Micros, bool) {
+// parseTime reads a time in one of these forms.
+func parseTime(v jsontext.Value) (time.Time, bool) {
 	if v.Kind() != jsontext.String {
-		return 0, false
+		return time.Time{}, false
 	}
 	text, err := v.Unquote()
 	if err != nil {
-		return 0, false
+		return time.Time{}, false
 	}
-	for _, layout := range sinceLayouts() {
+	for _, layout := range timeLayouts() {
 		if t, err := time.Parse(layout, string(text)); err == nil {
-			return stages.MicrosOf(t), true
+			return t, true
 		}
 	}
-	return 0, false
+	return time.Time{}, false
 }

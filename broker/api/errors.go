@@ -22,6 +22,7 @@ const (
 	codeTooLarge       Code = "payload_too_large"
 	codeBodyTooLarge   Code = "body_too_large"
 	codeNoRoute        Code = "no_such_route"
+	codeNotFound       Code = "not_found"
 	codeMethod         Code = "method_not_allowed"
 	codeReadOnly       Code = "read_only_namespace"
 	codeKVBadRequest   Code = "kv_bad_request"
@@ -51,6 +52,7 @@ func errorTable() []row {
 		{codeTooLarge, http.StatusRequestEntityTooLarge, 0, "request too large"},
 		{codeBodyTooLarge, http.StatusRequestEntityTooLarge, 0, "request body too large"},
 		{codeNoRoute, http.StatusNotFound, 0, "not found"},
+		{codeNotFound, http.StatusNotFound, 0, "not found"},
 		{codeMethod, http.StatusMethodNotAllowed, 0, "method not allowed"},
 		{codeReadOnly, http.StatusForbidden, 0, "this namespace is written by the S3 sink and is read-only over HTTP"},
 		{codeKVBadRequest, http.StatusBadRequest, 0, "bad request"},

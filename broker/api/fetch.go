@@ -113,15 +113,10 @@ func (s *server) look(f *fetchRequest) (all []found, size int64, err error) {
 	return all, size, nil
 }
 
-// bounds fills in where the partition begins and ends. One that was never written is empty, from 0 to 0.
+// bounds fills in where the partition begins and ends, and what is there at the offset.
 func (s *server) bounds(rd *state.Reader, e *fetchEntry, at *found) {
-	q, ok := rd.Queue(s.tenant, e.queue)
-	if !ok {
-		at.fault = unknownPartition
+	if s.extent(rd, e.queue, e.partition, at); at.fault != "" {
 		return
-	}
-	if p, ok := rd.Partition(q.ID, e.partition); ok {
-		at.queue, at.part, at.low, at.high = q.ID, p.ID, p.Start, p.Next
 	}
 	if e.offset < at.low || e.offset > at.high {
 		at.fault = outOfRange
@@ -129,8 +124,31 @@ func (s *server) bounds(rd *state.Reader, e *fetchEntry, at *found) {
 	}
 	at.next = e.offset
 	if at.next < at.high {
-		at.view = rd.Segments(q.ID)
+		at.view = rd.Segments(at.queue)
 	}
+}
+
+// extent fills in where a partition begins and ends. One that was never written is empty, from 0 to 0, and not ok.
+func (s *server) extent(rd *state.Reader, queue, partition string, at *found) (p state.Partition, ok bool) {
+	q, ok := rd.Queue(s.tenant, queue)
+	if !ok {
+		at.fault = unknownPartition
+		return p, false
+	}
+	if p, ok = rd.Partition(q.ID, partition); ok {
+		at.queue, at.part, at.low, at.high = q.ID, p.ID, p.Start, p.Next
+	}
+	return p, ok
+}
+
+// appendExtent writes the end of an entry: its bounds and its error.
+func (at *found) appendExtent(b []byte) []byte {
+	b = appendInt(append(b, `,"highWatermark":`...), at.high)
+	b = appendInt(append(b, `,"logStartOffset":`...), at.low)
+	if at.fault != "" {
+		b = member(append(b, ','), "error", at.fault)
+	}
+	return b
 }
 
 // list finds the next appends, enough for so many bytes and records, and returns about how many bytes they hold: a record counts
@@ -180,12 +198,7 @@ func (s *server) appendEntry(ctx context.Context, out *stream, e *fetchEntry, at
 			return fmt.Errorf("fetch %s/%s at %d: %w", e.queue, e.partition, e.offset, err)
 		}
 	}
-	out.buf = appendInt(append(out.buf, `],"highWatermark":`...), at.high)
-	out.buf = appendInt(append(out.buf, `,"logStartOffset":`...), at.low)
-	if at.fault != "" {
-		out.buf = member(append(out.buf, ','), "error", at.fault)
-	}
-	out.buf = append(out.buf, '}')
+	out.buf = append(at.appendExtent(append(out.buf, ']')), '}')
 	return nil
 }
 

@@ -92,18 +92,7 @@ func (f *fetchRequest) parseEntry(c *jsontext.Cursor, i int) error {
 			return integer(c, "maxBytes", &maxBytes)
 		}
 		v, err := c.Value()
-		if err != nil {
-			return err
-		}
-		switch {
-		case name.Is("queue"):
-			return setText(&e.queue, v, "queue")
-		case name.Is("partition") && v.Kind() == jsontext.Number:
-			e.partition = string(v.Text) // a name that looks like a number, sent as one
-		case name.Is("partition"):
-			return setText(&e.partition, v, "partition")
-		}
-		return nil
+		return readPlace(name, v, err, &e.queue, &e.partition)
 	})
 	if err != nil {
 		return err
@@ -116,6 +105,21 @@ func (f *fetchRequest) parseEntry(c *jsontext.Cursor, i int) error {
 	}
 	e.maxBytes = int(min(max(maxBytes, 1), maxMaxBytes))
 	f.entries = append(f.entries, e)
+	return nil
+}
+
+// readPlace reads queue and partition of an entry; err is that of reading v. Other members are ignored.
+func readPlace(name jsontext.Name, v jsontext.Value, err error, queue, partition *string) error {
+	switch {
+	case err != nil:
+		return err
+	case name.Is("queue"):
+		return setText(queue, v, "queue")
+	case name.Is("partition") && v.Kind() == jsontext.Number:
+		*partition = string(v.Text) // a name that looks like a number, sent as one
+	case name.Is("partition"):
+		return setText(partition, v, "partition")
+	}
 	return nil
 }
 

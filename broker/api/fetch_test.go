@@ -13,16 +13,19 @@ import (
 	"queen/stages"
 )
 
+// record is one of a fetch.
+type record struct {
+	Offset        int64
+	TransactionID string
+	Payload       json.RawMessage
+	TS            string
+}
+
 // fetched is an answer to a fetch.
 type fetched struct {
 	Entries []struct {
-		Queue, Partition string
-		Records          []struct {
-			Offset        int64
-			TransactionID string
-			Payload       json.RawMessage
-			TS            string
-		}
+		Queue, Partition              string
+		Records                       []record
 		HighWatermark, LogStartOffset int64
 		Error                         string
 	}

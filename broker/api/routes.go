@@ -36,6 +36,7 @@ func Routes() []Route {
 	return []Route{
 		{"POST", "/api/v1/push", WriteOnly, engine, (*server).push},
 		{"POST", "/api/v1/fetch", ReadOnly, plain, (*server).fetch},
+		{"POST", "/api/v1/fetch/offsets", ReadOnly, plain, (*server).offsets},
 		{"POST", "/api/v1/partitions/changed", ReadOnly, plain, (*server).changed},
 		{"POST", "/api/v1/kv", ReadWrite, kvForm, (*server).kvBatch},
 		{"GET", "/api/v1/kv/:ns/*key", ReadOnly, kvForm, (*server).kvGet},
@@ -43,6 +44,7 @@ func Routes() []Route {
 		{"DELETE", "/api/v1/kv/:ns/*key", ReadWrite, kvForm, (*server).kvDelete},
 		{"POST", "/api/v1/configure", ReadWrite, engine, (*server).configure},
 		{"GET", "/api/v1/resources/queues", ReadOnly, engine, (*server).queues},
+		{"GET", "/api/v1/resources/queues/:queue", ReadOnly, plain, (*server).queue},
 		{"GET", "/health", Public, engine, (*server).health},
 		{"GET", "/status", ReadOnly, engine, (*server).status},
 		{"GET", "/metrics", Public, engine, (*server).figures},
