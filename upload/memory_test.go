@@ -3,6 +3,8 @@ package upload
 import (
 	"bytes"
 	"context"
+	"crypto/md5"
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"testing"
@@ -110,7 +112,7 @@ func TestImpossibleParts(t *testing.T) {
 func TestHashesAreReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBucket(t, fakes3.Options{}, nil)
-		o := newObject(StageOptions{Client: b.Client, Part: 5 * mib, Threshold: 5 * mib, Hook: func(string) {}}, "k", "text/plain", func(context.Context) error { return nil })
+		o := newObject(StageOptions{Client: b.Client, Part: 5 * mib, Threshold: 5 * mib, Hook: func(string) {}}, "k", "text/plain", true, func(context.Context) error { return nil })
 		var pool stages.Chunks
 		for i, d := range chunked(pattern(13*mib), stages.ChunkBytes) {
 			if err := o.write(t.Context(), taken(&pool, nil, d)); err != nil {
@@ -124,5 +126,44 @@ func TestHashesAreReady(t *testing.T) {
 		}
 		o.abort(t.Context())
 		atRest(&pool)
+	})
+}
+
+// The MD5 of one PUT is that of its bytes whether it was guessed that there would be one or not; behind an object in parts it is not guessed.
+func TestMD5IsGuessed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBucket(t, fakes3.Options{}, nil)
+		s := NewStage(StageOptions{Client: b.Client, Tenant: testTenant, Part: 5 * mib, Threshold: 5 * mib, Describe: describe})
+		for i, c := range []struct {
+			size  int
+			ahead bool
+		}{{3 * mib, true}, {7 * mib, true}, {8 * mib, false}, {4 * mib, false}, {2 * mib, true}} {
+			job, data := testJob(), pattern(c.size)
+			var pool stages.Chunks
+			for n, d := range chunked(data, stages.ChunkBytes) {
+				in := taken(&pool, job, d)
+				if n == 0 {
+					if err := s.Do(t.Context(), in, nil); err != nil {
+						t.Fatal(err)
+					}
+					if (s.cur.obj.md5 != nil) != c.ahead {
+						t.Errorf("object %d: an MD5 ahead of time: %v", i, !c.ahead)
+					}
+					continue
+				}
+				in.End = (n+1)*stages.ChunkBytes == c.size
+				if err := s.Do(t.Context(), in, func(*stages.Uploaded) error { return nil }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.size > 5*mib {
+				continue
+			}
+			sum := md5.Sum(data)
+			reqs := b.s3.Requests()
+			if r := reqs[len(reqs)-2]; r.Op != "put" || r.Key != testData || r.Header.Get("Content-Md5") != base64.StdEncoding.EncodeToString(sum[:]) {
+				t.Errorf("object %d: %s %s with Content-MD5 %s", i, r.Op, r.Key, r.Header.Get("Content-Md5"))
+			}
+		}
 	})
 }

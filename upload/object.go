@@ -18,7 +18,8 @@ import (
 //
 // Invariants:
 //   - The bytes are hashed in the order in which they came, so the hash is that of the object however it travelled. Nothing is hashed
-//     behind the last byte: whatever a request says of its body is known when the body is whole.
+//     behind the last byte: whatever a request says of its body is known when the body is whole. (One guess is in that: an MD5 ahead of
+//     time is wasted on an object that goes up in parts, so it is made when the window before went in one PUT.)
 //   - No request leaves before begin has returned nil.
 //   - At most Memory bytes are held. Chunks are kept, not copied, and are released when the request that carries them is over and
 //     nothing can read them any more, or when the object is given up.
@@ -40,7 +41,7 @@ type object struct {
 	hook        func(point string)              // the crash point between two parts
 
 	sha    hash.Hash
-	md5    hash.Hash // only one PUT says it, so it ends at the limit
+	md5    hash.Hash // only one PUT says it; of no use above the limit; nil = made when the PUT is
 	size   int64
 	held   []*span // parts not sent yet; all but the last are whole
 	upload *parts  // nil until the limit is passed
@@ -56,9 +57,14 @@ func Memory(part, threshold int64) int64 {
 	return max(put1(part, threshold)/stages.ChunkBytes+1, (partsInFlight+1)*part/stages.ChunkBytes) * stages.ChunkBytes
 }
 
-func newObject(o StageOptions, key, contentType string, begin func(context.Context) error) *object {
-	return &object{c: o.Client, key: key, contentType: contentType, part: o.Part, limit: put1(o.Part, o.Threshold), begin: begin, hook: o.Hook,
-		sha: sha256.New(), md5: md5.New()}
+// newObject starts an object; small says that it is expected to go in one PUT.
+func newObject(o StageOptions, key, contentType string, small bool, begin func(context.Context) error) *object {
+	obj := &object{c: o.Client, key: key, contentType: contentType, part: o.Part, limit: put1(o.Part, o.Threshold), begin: begin, hook: o.Hook,
+		sha: sha256.New()}
+	if small {
+		obj.md5 = md5.New()
+	}
+	return obj
 }
 
 // write takes a chunk over, whether it fails or not. It blocks while as many parts travel as may.
@@ -69,7 +75,7 @@ func (o *object) write(ctx context.Context, chunk stages.Chunk) error {
 	}
 	o.sha.Write(chunk.Data)
 	o.size += int64(len(chunk.Data))
-	if o.size <= o.limit {
+	if o.md5 != nil && o.size <= o.limit {
 		o.md5.Write(chunk.Data)
 	}
 	o.keep(chunk)
@@ -171,6 +177,12 @@ func (o *object) single(ctx context.Context, sha256Hex string) error {
 	var all [][]byte
 	for _, s := range o.held {
 		all = append(all, s.data()...)
+	}
+	if o.md5 == nil {
+		o.md5 = md5.New()
+		for _, data := range all {
+			o.md5.Write(data)
+		}
 	}
 	err := o.c.put(ctx, o.key, o.contentType, all, digests{sha256Hex, base64.StdEncoding.EncodeToString(o.md5.Sum(nil))})
 	o.drop()

@@ -41,8 +41,9 @@ type StageOptions struct {
 //
 // Close must be called when the pipeline has ended: a pipeline that is cancelled calls neither Do nor Drain again.
 type Stage struct {
-	o   StageOptions
-	cur *current
+	o     StageOptions
+	cur   *current
+	parts bool // the last object went up in parts: the next one probably does
 }
 
 // current is the window on its way.
@@ -127,7 +128,7 @@ func (s *Stage) start(job *stages.Job) (*current, error) {
 		return nil, fmt.Errorf("upload queue %q: %w", job.Queue.Name, err)
 	}
 	cur := &current{job: job}
-	cur.obj = newObject(s.o, key, contentType, func(ctx context.Context) error { return s.begin(ctx, cur) })
+	cur.obj = newObject(s.o, key, contentType, !s.parts, func(ctx context.Context) error { return s.begin(ctx, cur) })
 	return cur, nil
 }
 
@@ -176,6 +177,7 @@ func (s *Stage) send(ctx context.Context, in stages.Chunk) (*stages.Uploaded, er
 	if err != nil {
 		return nil, err
 	}
+	s.parts = object.bytes > cur.obj.limit
 	if object.parts < 2 {
 		s.o.Hook(PointMidUpload)
 	}
