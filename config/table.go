@@ -220,7 +220,7 @@ func nodeSettings() []Setting {
 			Purpose: "how long a queue stays with a node that no longer answers; it is refreshed every third of this",
 			into:    func(c *Config) any { return &c.Sink.LeaseTTL }},
 		{Env: "QUEEN_S3_MULTIPART_THRESHOLD_MB", Scope: Node, Kind: Number, Default: "64", Min: 5, Max: 5120, Unit: mib,
-			Purpose: "the size in MiB above which an object goes up in parts of 16 MiB",
+			Purpose: "the size in MiB above which an object goes up in parts; above three parts (each a twelfth of the memory, 5 to 16 MiB) it always does",
 			into:    func(c *Config) any { return &c.Sink.MultipartThreshold }},
 		{Env: "QUEEN_S3_CHECKPOINT_EVERY", Scope: Node, Kind: Number, Default: "20", Min: 1, Max: 100_000, Unit: 1,
 			Purpose: "how many windows lie between two checkpoints; this build needs none and writes none, so it has no effect",
