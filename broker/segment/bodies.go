@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime/debug"
 	"sync"
 
 	"queen/stages"
 )
 
-// readTogether is how much adjacent frames may share one read.
-const readTogether = 1 << 20
+// togetherBytes is how much adjacent frames may share one read.
+const togetherBytes = 1 << 20
 
 // buffers is a pool of read buffers.
 type buffers struct{ pool sync.Pool }
@@ -34,18 +35,100 @@ func (p *buffers) put(b []byte) {
 // to as many records as the header says is verified while they are read, or behind into when it did not read them all.
 // A listing of another generation is stages.ErrStaleRef; whatever else does not fit wraps stages.ErrDamaged and names file and place. An
 // error of into is returned as it is. It may run in many goroutines.
+//
+// A window (list.K > 0) is read whole, and in another order than it was written in: its segments are mapped, and the frames of a group are
+// touched before the first is used, so that their cache misses overlap. What was picked, and what can't be mapped, is read, frames that lie
+// behind each other in one read. The bytes that into sees are the same.
 func (s *Store) Bodies(ctx context.Context, list *stages.Listing, appends []stages.Append, into func(i int, b stages.Body) error) error {
-	if len(appends) > 0 && list.Gen != s.o.Generation {
+	if len(appends) == 0 {
+		return nil
+	}
+	if list.Gen != s.o.Generation {
 		return fmt.Errorf("queue %d: listing of generation %d, the store has %d: %w", list.Queue, list.Gen, s.o.Generation, stages.ErrStaleRef)
 	}
 	r := &reader{s: s, list: list, into: into}
 	r.body.init()
+	if list.K > 0 {
+		r.openAll(ctx, appends)
+	}
+	defer r.closeAll()
+	return r.read(ctx, appends)
+}
+
+// reader is one call of Bodies.
+type reader struct {
+	s      *Store
+	list   *stages.Listing
+	into   func(i int, b stages.Body) error
+	body   body
+	buf    []byte
+	low    uint32   // segment of files[0]
+	files  []source // by segment, when they are not too many
+	one    source   // else the one that was used last
+	mapped bool     // one of files at least
+	frames [touchTogether][]byte
+	seen   byte // what touch read, so that the loads are not left out
+}
+
+// source is where the frames of one segment come from, for one call: a mapping, or else a file that is opened at the first read of it.
+type source struct {
+	seg  uint32 // 0 = not used yet
+	path string
+	m    *mapping
+	f    *handle
+}
+
+// source returns that of a segment.
+func (r *reader) source(seg uint32) *source {
+	if i := seg - r.low; uint64(i) < uint64(len(r.files)) { // segments below low are far above it here
+		return &r.files[i]
+	}
+	if r.one.seg != seg {
+		r.close(&r.one)
+		r.one = source{seg: seg, path: r.path(seg)}
+	}
+	return &r.one
+}
+
+func (r *reader) path(seg uint32) string {
+	return r.s.o.FS.PathJoin(r.s.queueDir(r.list.Queue), segmentName(seg))
+}
+
+func (r *reader) close(x *source) {
+	if x.m != nil {
+		r.s.maps.release(x.m)
+	}
+	if x.f != nil {
+		r.s.handles.release(x.f)
+	}
+	*x = source{}
+}
+
+func (r *reader) closeAll() {
+	for i := range r.files {
+		r.close(&r.files[i])
+	}
+	r.close(&r.one)
+	if r.buf != nil {
+		r.s.buffers.put(r.buf)
+	}
+}
+
+// read reads all appends. A page of a mapping that the disk can't give back, or that was cut off the file, is a fault of this goroutine; it
+// becomes an error that names the file.
+func (r *reader) read(ctx context.Context, appends []stages.Append) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(r.mapped))
+	defer func() {
+		if p := recover(); p != nil {
+			err = r.fault(p)
+		}
+	}()
 	for first := 0; first < len(appends); {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		end, size := together(appends, first)
-		if err := r.readGroup(appends, first, end, size); err != nil {
+		end, err := r.readSome(appends, first)
+		if err != nil {
 			return err
 		}
 		first = end
@@ -53,12 +136,14 @@ func (s *Store) Bodies(ctx context.Context, list *stages.Listing, appends []stag
 	return nil
 }
 
-// reader is one call of Bodies.
-type reader struct {
-	s    *Store
-	list *stages.Listing
-	into func(i int, b stages.Body) error
-	body body
+// readSome reads some appends from first on and returns the one behind them.
+func (r *reader) readSome(appends []stages.Append, first int) (end int, err error) {
+	x := r.source(appends[first].Seg)
+	if x.m != nil {
+		return r.readMapped(appends, first)
+	}
+	end, size := together(appends, first)
+	return end, r.readTogether(x, appends, first, end, size)
 }
 
 // together finds the frames from first on that lie behind each other in one segment.
@@ -67,7 +152,7 @@ func together(appends []stages.Append, first int) (end int, size int64) {
 	size = int64(last.Len)
 	for end = first + 1; end < len(appends); end++ {
 		a := appends[end]
-		if a.Seg != last.Seg || int64(a.Off) != int64(last.Off)+int64(last.Len) || size+int64(a.Len) > readTogether {
+		if a.Seg != last.Seg || int64(a.Off) != int64(last.Off)+int64(last.Len) || size+int64(a.Len) > togetherBytes {
 			break
 		}
 		size += int64(a.Len)
@@ -76,25 +161,31 @@ func together(appends []stages.Append, first int) (end int, size int64) {
 	return end, size
 }
 
-func (r *reader) readGroup(appends []stages.Append, first, end int, size int64) error {
-	a := appends[first]
-	path := r.s.o.FS.PathJoin(r.s.queueDir(r.list.Queue), segmentName(a.Seg))
-	f, err := r.s.handles.acquire(path)
+// readTogether reads frames that lie behind each other.
+func (r *reader) readTogether(x *source, appends []stages.Append, first, end int, size int64) (err error) {
+	off := int64(appends[first].Off)
+	if x.f == nil {
+		x.f, err = r.s.handles.acquire(x.path)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return damaged(path, int64(a.Off), err)
+		return damaged(x.path, off, err)
 	}
 	if err != nil {
 		return err
 	}
-	defer r.s.handles.release(f)
-	buf := r.s.buffers.get(int(size))
-	defer r.s.buffers.put(buf)
-	if err := readFull(f, path, buf, int64(a.Off)); err != nil {
+	if int64(cap(r.buf)) < size {
+		if r.buf != nil {
+			r.s.buffers.put(r.buf)
+		}
+		r.buf = r.s.buffers.get(int(size))
+	}
+	buf := r.buf[:size]
+	if err := readFull(x.f, x.path, buf, off); err != nil {
 		return err
 	}
 	for i, rest := first, buf; i < end; i++ {
 		n := appends[i].Len
-		if err := r.hand(i, appends[i], rest[:n], path); err != nil {
+		if err := r.hand(i, appends[i], rest[:n], x.path); err != nil {
 			return err
 		}
 		rest = rest[n:]

@@ -69,6 +69,7 @@ func damaged(file string, off int64, why error) error {
 type Store struct {
 	o       Options
 	handles handles
+	maps    maps
 	buffers buffers
 
 	syncing sync.Mutex // one Sync at a time: a second one must not return before the first one's files are durable
@@ -114,6 +115,7 @@ func Open(o Options) (*Store, error) {
 	s := &Store{
 		o:       o,
 		handles: handles{fs: o.FS, open: make(map[string]*handle)},
+		maps:    maps{fs: o.FS, open: make(map[mapKey]*mapping)},
 		queues:  make(map[stages.QueueID]*queueLog),
 		files:   make(map[*appendFile]struct{}),
 	}
@@ -270,7 +272,7 @@ func (s *Store) View(queue stages.QueueID) View {
 	return v
 }
 
-// Close closes all files. It does not sync: what was not synced may be gone after a crash, as with any other stop. It is safe twice.
+// Close closes all files; those that a reader has under way go when it is done with them. It does not sync: what was not synced may be gone after a crash, as with any other stop. It is safe twice.
 func (s *Store) Close() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
@@ -285,5 +287,6 @@ func (s *Store) Close() error {
 		s.files, s.dirtyDirs = nil, nil
 	}
 	s.handles.close()
+	s.maps.close()
 	return errors.Join(errs...)
 }

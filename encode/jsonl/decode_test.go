@@ -9,6 +9,7 @@ import (
 
 	"queen/encode/codec"
 	"queen/encode/rows"
+	"queen/internal/jsontext"
 	"queen/stages"
 )
 
@@ -134,6 +135,26 @@ func TestStamps(t *testing.T) {
 		if got := string(l.appendTS(nil, ts)); got != ts.ISO() {
 			t.Errorf("%d: %s, want %s", ts, got, ts.ISO())
 		}
+	}
+}
+
+// What clean lets through is what AppendEscaped leaves as it is: for every byte, at every place, beside every other.
+func TestClean(t *testing.T) {
+	for n := range 20 {
+		for at := range n {
+			for c := range 256 {
+				for _, other := range []byte{0x20, 'x', 0x7f, 0x80, 0xff, 0x21, 0x23, 0x5b, 0x5d} {
+					s := bytes.Repeat([]byte{other}, n)
+					s[at] = byte(c)
+					if got, want := clean(s), bytes.Equal(jsontext.AppendEscaped(nil, s), s); got != want {
+						t.Fatalf("%q: %v", s, got)
+					}
+				}
+			}
+		}
+	}
+	if !clean(nil) {
+		t.Error("nothing has to be escaped in nothing")
 	}
 }
 

@@ -2,8 +2,10 @@ package jsonl
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -79,14 +81,48 @@ func (l *lines) record(rec stages.Record, err error) bool {
 		return false
 	}
 	l.next++
-	dst := append(l.dst, l.prefix...)
+	dst := slices.Grow(l.dst, len(l.prefix)+maxInt+len(partTxID)+len(rec.TxID)+len(l.middle)+len(rec.Payload)+len(partEnd))
+	dst = append(dst, l.prefix...)
 	dst = strconv.AppendInt(dst, rec.Offset, 10)
 	dst = append(dst, partTxID...)
-	dst = jsontext.AppendEscaped(dst, rec.TxID)
+	if clean(rec.TxID) {
+		dst = append(dst, rec.TxID...)
+	} else {
+		dst = jsontext.AppendEscaped(dst, rec.TxID)
+	}
 	dst = append(dst, l.middle...)
 	dst = appendPayload(dst, rec.Payload, l.flags)
 	l.dst = append(dst, partEnd...)
 	return true
+}
+
+// maxInt is the most bytes that an offset takes.
+const maxInt = 20
+
+// clean says that s holds nothing to escape, eight bytes at a time.
+func clean(s []byte) bool {
+	if len(s) < 8 {
+		for _, c := range s {
+			if c < 0x20 || c == '"' || c == '\\' {
+				return false
+			}
+		}
+		return true
+	}
+	found := escapes(s[len(s)-8:])
+	for ; len(s) >= 8; s = s[8:] {
+		found |= escapes(s)
+	}
+	return found == 0
+}
+
+// escapes is not 0 when one of the first eight bytes of s has to be escaped: each test is of eight bytes at once, and sets the high bit of a
+// byte that is below a bound, or equal to one (as 0 after an exclusive or).
+func escapes(s []byte) uint64 {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	x := binary.LittleEndian.Uint64(s)
+	quote, slash := x^ones*'"', x^ones*'\\'
+	return ((x-ones*0x20)&^x | (quote-ones)&^quote | (slash-ones)&^slash) & high
 }
 
 // appendPayload copies the producer's text. Line breaks between its tokens become spaces, one for one, and only the appends

@@ -133,12 +133,13 @@ func (p *pump) work(ctx context.Context, f Formatter) {
 func (p *pump) format(ctx context.Context, f Formatter, t *run) error {
 	next := 0
 	var at sequence
+	var h stages.Header // one for all appends: it is handed on by its address
 	err := p.rows.Read(ctx, t.appends, func(i int, body stages.Body) error {
 		if i != next || i >= len(t.appends) {
 			return fmt.Errorf("read appends: got append %d of %d, expected %d: %w", i, len(t.appends), next, stages.ErrDamaged)
 		}
 		part := &p.rows.List.Parts[t.appends[i].Part]
-		h := body.Header()
+		h = body.Header()
 		if h.Partition != part.ID || h.Count < 1 {
 			return fmt.Errorf("read append %d of partition %d (%q): got %d records of partition %d: %w", i, part.ID, part.Name, h.Count, h.Partition, stages.ErrDamaged)
 		}
