@@ -119,6 +119,9 @@ func decodeMark(b []byte) (uint64, error) {
 	if v := binary.BigEndian.Uint16(b[4:]); v != markVersion {
 		return 0, fmt.Errorf("version %d is not known", v)
 	}
+	if binary.BigEndian.Uint16(b[6:]) != 0 {
+		return 0, errors.New("reserved bytes are set")
+	}
 	return binary.BigEndian.Uint64(b[8:]), nil
 }
 

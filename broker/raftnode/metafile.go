@@ -206,6 +206,9 @@ func decodeMeta(b []byte) (s types.PersistentState, stable map[string][]byte, er
 	if v := binary.BigEndian.Uint16(b[8:]); v != metaVersion {
 		return s, nil, fmt.Errorf("version %d is not known", v)
 	}
+	if binary.BigEndian.Uint16(b[10:]) != 0 {
+		return s, nil, errors.New("reserved bytes are set")
+	}
 	r := wire.NewReader(b[metaHeader:])
 	s.NextSegmentID = r.U64()
 	for range r.Count(metaSegment) {
