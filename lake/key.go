@@ -40,20 +40,35 @@ var (
 	pointPattern = regexp.MustCompile(`^_queen/tenant=` + name + `/queue=` + name + `/checkpoint/(\d{10,20})\.json\.zst$`)
 )
 
-// parseKey reads a key below prefix (which ends in a slash). What is none of ours is of kind unknownKey.
+// parseKey reads a key below prefix (which ends in a slash). What is none of ours is of kind unknownKey; so is a name that is spelled in
+// another way than ours, such as %41 for A: it would be a second queue of one name.
 func parseKey(prefix, key string) parsed {
-	rest := strings.TrimPrefix(key, prefix)
+	p := split(strings.TrimPrefix(key, prefix))
+	if stages.Esc(unescapeName(p.tenant)) != p.tenant || stages.Esc(unescapeName(p.queue)) != p.queue {
+		return parsed{}
+	}
+	return p
+}
+
+// split takes a key without its prefix apart.
+func split(rest string) parsed {
 	if m := dataPattern.FindStringSubmatch(rest); m != nil {
 		p := parsed{kind: dataKey, tenant: m[1], queue: m[2], day: m[3], hour: m[4] != "", ext: m[8]}
 		if p.hour {
 			p.day += "/" + m[4]
 		}
-		p.k, _ = strconv.ParseUint(m[5], 10, 64)
-		p.start, p.end = micros(m[6]), micros(m[7])
+		k, err := strconv.ParseUint(m[5], 10, 64)
+		if err != nil {
+			return parsed{} // more than any window has
+		}
+		p.k, p.start, p.end = k, micros(m[6]), micros(m[7])
 		return p
 	}
 	if m := sidePattern.FindStringSubmatch(rest); m != nil {
-		k, _ := strconv.ParseUint(m[3], 10, 64)
+		k, err := strconv.ParseUint(m[3], 10, 64)
+		if err != nil {
+			return parsed{}
+		}
 		return parsed{kind: manifestKey, tenant: m[1], queue: m[2], k: k}
 	}
 	if m := pointPattern.FindStringSubmatch(rest); m != nil {
