@@ -6,7 +6,7 @@ FUZZ    ?= 20s
 # Packages whose tests need neither a process nor a disk: what `make check` runs beside the house rules.
 FAST    := . ./config ./stages ./source ./window ./encode/... ./upload ./commit/... ./lake ./internal/... ./broker/command/... ./broker/kv
 
-.PHONY: help build demo check test race e2e fuzz bench generate
+.PHONY: help build demo check test race e2e compat fuzz bench generate
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ race: ## the same under the race detector
 e2e: .venv/ready ## real processes against a real S3 store: the guide, crash points, kill -9; two audits of each lake
 	cd test && $(GO) vet ./... && $(GO) test -timeout 30m -count=1 -v ./e2e/... ./mutation/...
 
+compat: .venv/compat ## lakes of every compression through DuckDB, ClickHouse (chdb), Polars, pandas, zstd and gzip, compared to the byte
+	cd test && $(GO) vet ./compat && $(GO) test -timeout 20m -count=1 -v ./compat
+
 fuzz: ## every fuzz target for FUZZ (default 20s) each
 	@for pkg in $$($(GO) list ./...); do \
 	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
@@ -49,4 +52,9 @@ generate: ## docs/settings.md, from the table of settings
 .venv/ready:
 	$(PYTHON) -m venv .venv
 	.venv/bin/pip install --quiet duckdb zstandard
+	touch $@
+
+# The readers of `make compat` are over a gigabyte, so only that target installs them.
+.venv/compat: .venv/ready test/compat/requirements.txt
+	.venv/bin/pip install --quiet -r test/compat/requirements.txt
 	touch $@
