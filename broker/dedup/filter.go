@@ -1,105 +1,67 @@
 package dedup
 
-import (
-	"encoding/binary"
-	"math/bits"
+import "math/bits"
 
-	"queen/stages"
-)
-
-// Memory is what the filters of all queues may still take, in bytes. A bucket whose filter would not fit has none.
-type Memory struct{ Left int64 }
-
-// filter says of an id that it is surely not in a bucket, or that it may be: a look-up on disk costs ten times as much as the
-// rest of storing a record. It holds every id of its bucket, or does not exist.
+// filter says of an id that it is surely not in a level of a bucket, or that it may be: a look-up on disk costs more than all the
+// rest of storing a record. It holds every id of its level, or does not exist.
 //
-// It is a list of layers, each four times the one before, so that it fits a quiet queue as well as a busy one. A layer is a
-// Bloom filter of blocks of one cache line: an id sets 6 bits of one block, at 10 bits of memory an id.
-type filter struct {
-	layers []layer
-	room   int // ids that the last layer still takes
-}
-
-type layer []block
+// It is a Bloom filter of blocks of one cache line: an id sets 8 bits of one block. With 16 bits of memory an id, one look-up in
+// 700 is in vain once the level is full. A level that would not fit gets half or a quarter of that, which is still better than
+// nothing.
+type filter []block
 
 type block [8]uint64 // 512 bits
 
 const (
-	blockBytes  = 64
-	bitsPerID   = 10
-	firstLayer  = 4 // blocks
-	layerGrowth = 4
+	blockBytes = 64
+	bitsPerID  = 16
+	bitsSet    = 8
 )
 
-// add notes an id. ok is false when there is no memory for it: the filter is then of no more use.
-func (f *filter) add(memory *Memory, p stages.PartitionID, h Hash) (ok bool) {
-	if f.room == 0 && !f.grow(memory) {
-		return false
+// newFilter returns an empty filter for so many ids, nil when there is no memory for it.
+func newFilter(shared *Shared, ids uint64) *filter {
+	for bits := uint64(bitsPerID); bits >= bitsPerID/4; bits /= 2 {
+		n := max(ids*bits/8/blockBytes, 1)
+		if int64(n)*blockBytes <= shared.Left {
+			shared.Left -= int64(n) * blockBytes
+			f := make(filter, n)
+			return &f
+		}
 	}
-	f.room--
-	a, b := spread(p, h)
-	blk := f.layers[len(f.layers)-1].block(a)
-	for range 6 {
-		blk[b>>6&7] |= 1 << (b & 63)
-		b >>= 9
+	return nil
+}
+
+// add notes an id.
+func (f *filter) add(at place) {
+	b, bit := f.block(at)
+	for range bitsSet {
+		b[bit>>6&7] |= 1 << (bit & 63)
+		bit = bit>>9 | bit<<55
 	}
-	return true
 }
 
 // has reports whether the id may have been added.
-func (f *filter) has(p stages.PartitionID, h Hash) bool {
-	a, b := spread(p, h)
-	for i := len(f.layers) - 1; i >= 0; i-- {
-		if f.layers[i].block(a).has(b) {
-			return true
-		}
-	}
-	return false
-}
-
-// grow begins a layer.
-func (f *filter) grow(memory *Memory) bool {
-	size := firstLayer
-	if n := len(f.layers); n > 0 {
-		size = len(f.layers[n-1]) * layerGrowth
-	}
-	if memory.Left < int64(size)*blockBytes {
-		return false
-	}
-	memory.Left -= int64(size) * blockBytes
-	f.layers = append(f.layers, make(layer, size))
-	f.room = size * blockBytes * 8 / bitsPerID
-	return true
-}
-
-// release gives the memory back.
-func (f *filter) release(memory *Memory) {
-	if f == nil {
-		return
-	}
-	for _, l := range f.layers {
-		memory.Left += int64(len(l)) * blockBytes
-	}
-}
-
-func (l layer) block(a uint64) *block {
-	i, _ := bits.Mul64(a, uint64(len(l)))
-	return &l[i]
-}
-
-func (b *block) has(bit uint64) bool {
-	for range 6 {
+func (f *filter) has(at place) bool {
+	b, bit := f.block(at)
+	for range bitsSet {
 		if b[bit>>6&7]&(1<<(bit&63)) == 0 {
 			return false
 		}
-		bit >>= 9
+		bit = bit>>9 | bit<<55
 	}
 	return true
 }
 
-// spread turns an id of a partition into what picks a block and what picks bits in it. The hash is good as it is; the
-// partition is mixed in so that the same id in all partitions does not fill one block.
-func spread(p stages.PartitionID, h Hash) (blockOf, bitsOf uint64) {
-	mixed := uint64(p) * 0x9e3779b97f4a7c15
-	return binary.BigEndian.Uint64(h[:8]) ^ mixed, binary.BigEndian.Uint64(h[8:]) ^ bits.ReverseBytes64(mixed)
+// block returns the block of an id and what picks its bits: nine bits of low for each, the last ones with bits of high, of which
+// the block's number takes others.
+func (f *filter) block(at place) (b *block, bit uint64) {
+	i, _ := bits.Mul64(at.high, uint64(len(*f)))
+	return &(*f)[i], at.low
+}
+
+// release gives the memory back.
+func (f *filter) release(shared *Shared) {
+	if f != nil {
+		shared.Left += int64(len(*f)) * blockBytes
+	}
 }

@@ -70,6 +70,9 @@ func Messages(block []byte) iter.Seq2[Message, error] {
 	}
 }
 
+// MessagesOf yields the records of a body that Bodies handed out, with what a stages.Record leaves out.
+func MessagesOf(b stages.Body) iter.Seq2[Message, error] { return Messages(b.(*body).block) }
+
 var (
 	errCut       = errors.New("record is cut")
 	errFlags     = errors.New("record has unknown flags")

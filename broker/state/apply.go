@@ -72,6 +72,9 @@ func (s *State) applySteps(index uint64, steps []step) ([]any, error) {
 	if err := tx.appendFrames(); err != nil {
 		return nil, err
 	}
+	if err := tx.storeIDs(); err != nil {
+		return nil, err
+	}
 	return results, tx.commit()
 }
 
@@ -138,7 +141,7 @@ type found struct{ seed [16]byte }
 func (f found) apply(tx *transaction) (any, error) {
 	switch m := &tx.s.meta; m.seed {
 	case [16]byte{}:
-		m.seed = f.seed
+		m.seed, tx.s.ids.Seed = f.seed, f.seed
 	case f.seed:
 	default:
 		return nil, fmt.Errorf("found: this cluster has seed %x, not %x", m.seed, f.seed)

@@ -112,6 +112,7 @@ func runWithFlushes(t *testing.T, c *crashes, entries [][]byte, rng *rand.Rand) 
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.MaxRecent(maxRecent, maxRecentBytes)
 	for i, e := range entries {
 		c.applied.Store(uint64(i + 1))
 		if _, err := s.Apply(uint64(i+1), e); err != nil {

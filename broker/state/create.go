@@ -50,7 +50,7 @@ func (tx *transaction) partition(q *queue, name string) (*partition, error) {
 
 // addQueue puts a queue into RAM. Queues come in the order of their ids.
 func (s *State) addQueue(row *QueueRow) *queue {
-	q := &queue{row: row, byName: make(map[string]*partition), ids: dedup.NewIndex(row.ID, &s.filters)}
+	q := &queue{row: row, byName: make(map[string]*partition), ids: dedup.NewIndex(row.ID, &s.ids)}
 	t := s.tenants[row.Tenant]
 	if t == nil {
 		t = &tenant{byName: make(map[string]*queue)}

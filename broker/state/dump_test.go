@@ -21,5 +21,8 @@ func (s *State) Dump() (string, error) {
 	return b.String(), err
 }
 
+// MaxRecent has ids become rows when more than so many are in RAM alone, or frames of so many bytes have to be read for them.
+func (s *State) MaxRecent(ids int, bytes int64) { s.maxRecent, s.maxRecentBytes = ids, bytes }
+
 // FlushRows flushes pebble alone, as it does by itself when its memory is full.
 func (s *State) FlushRows() error { return s.flushRows() }

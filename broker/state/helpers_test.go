@@ -28,6 +28,12 @@ type node struct {
 // sealBytes is small, so that tests have several segments.
 const sealBytes = 4096
 
+// These are small, so that transaction ids become rows now and then.
+const (
+	maxRecent      = 20
+	maxRecentBytes = 3000
+)
+
 // openNode opens a state on a disk. Gen is that of the segment store.
 func openNode(t testing.TB, fs *vfs.MemFS, gen uint32) *node {
 	t.Helper()
@@ -49,6 +55,7 @@ func tryOpen(t testing.TB, fs *vfs.MemFS, gen uint32) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.MaxRecent(maxRecent, maxRecentBytes)
 	return &node{t: t, fs: fs, segments: segments, State: s}, nil
 }
 

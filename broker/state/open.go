@@ -8,9 +8,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"queen/broker/command"
 	"queen/broker/dedup"
 	"queen/broker/segment"
 	"queen/stages"
@@ -23,7 +23,7 @@ const (
 	filterBits    = 10 // per key: one look-up in a hundred reads a block in vain
 
 	idFilterBytes = 64 << 20 // for the filters in RAM that spare most look-ups of transaction ids
-	loadFilters   = 2 << 20  // ids that are read at boot to have them again; more would take seconds
+	loadFilters   = 16 << 20 // ids that are read at boot to have them again; more would take seconds
 )
 
 // Open is Load and Begin.
@@ -50,8 +50,8 @@ func Load(o Options) (*State, error) {
 	}
 	s := &State{
 		opts: o, segments: o.Segments,
-		meta:    meta{nextQueue: 1, nextPartition: 1, nextVersion: 1},
-		filters: dedup.Memory{Left: idFilterBytes},
+		meta: meta{nextQueue: 1, nextPartition: 1, nextVersion: 1},
+		ids:  dedup.Shared{Left: idFilterBytes}, maxRecent: maxRecent, maxRecentBytes: maxRecentBytes,
 		tenants: make(map[[16]byte]*tenant), queues: make(map[stages.QueueID]*queue),
 		unsynced: make(chan struct{}), closing: make(chan struct{}),
 	}
@@ -122,6 +122,8 @@ func (s *State) pebbleOptions() *pebble.Options {
 			DataCorruption:  func(pebble.DataCorruptionInfo) {}, // it is an error of who reads; by default pebble calls Fatalf as well
 		},
 	}
+	// What is flushed is soon rewritten to a lower level, and most of it is hashes.
+	o.Levels[0].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(filterBits)
 	}
@@ -151,6 +153,7 @@ func (s *State) load() error {
 		if s.meta, err = decodeMeta(row); err != nil {
 			return fmt.Errorf("meta row: %w", err)
 		}
+		s.ids.Seed = s.meta.seed
 	}
 	for _, t := range []struct {
 		table byte
@@ -160,6 +163,7 @@ func (s *State) load() error {
 		{tablePartition, s.loadPartition},
 		{tableTail, s.loadTail},
 		{tableHeads, s.loadHeads},
+		{tableIDs, s.loadIDPlace},
 	} {
 		if err := s.loadTable(t.table, t.read); err != nil {
 			return err
@@ -253,18 +257,11 @@ func (s *State) loadLogs() error {
 		if err := s.catchUp(q); err != nil {
 			return fmt.Errorf("queue %d: %w", id, err)
 		}
-		since := s.meta.now - dedup.Seconds(q.row.Int(command.OptDedupWindowSeconds))
-		var err error
-		if q.ids, err = dedup.Load(id, &s.filters, s.keys, since, &budget); err != nil {
-			return err
+		if err := s.loadIDs(q, &budget); err != nil {
+			return fmt.Errorf("transaction ids of queue %d: %w", id, err)
 		}
 	}
 	return nil
-}
-
-// keys hands keys to fn until it returns false.
-func (s *State) keys(lower, upper []byte, fn func(key []byte) bool) error {
-	return scan(s.db, lower, upper, func(key, _ []byte) bool { return fn(key) })
 }
 
 // catchUp moves the heads of a queue over the frames behind its H row.

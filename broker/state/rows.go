@@ -13,8 +13,8 @@ import (
 	"queen/stages"
 )
 
-// Table bytes of the rows that this package owns (docs/formats.md section 5). `K` and `X` belong to broker/kv, `D` to
-// broker/dedup.
+// Table bytes of the rows that this package owns (docs/formats.md section 5). `K` and `X` belong to broker/kv, `I` and
+// `D` to broker/dedup.
 const (
 	tableMeta            = 'M'
 	tableQueueByName     = 'N'
@@ -23,8 +23,12 @@ const (
 	tablePartition       = 'R'
 	tableTail            = 'T'
 	tableHeads           = 'H'
+	tableIDs             = 'U'
 
 	rowVersion = 1
+
+	// metaVersion keeps a build away that does not know table I: it would not find the ids in it.
+	metaVersion = 2
 )
 
 // meta is the one row of table M: how far the state is, and its counters.
@@ -38,7 +42,7 @@ type meta struct {
 }
 
 func (m *meta) append(dst []byte) []byte {
-	dst = append(dst, rowVersion)
+	dst = append(dst, metaVersion)
 	for _, n := range []uint64{m.applied, uint64(m.now), uint64(m.led), m.nextQueue, m.nextPartition, m.nextVersion} {
 		dst = binary.BigEndian.AppendUint64(dst, n)
 	}
@@ -46,6 +50,9 @@ func (m *meta) append(dst []byte) []byte {
 }
 
 func decodeMeta(row []byte) (m meta, err error) {
+	if len(row) > 0 && row[0] == metaVersion {
+		row = append([]byte{rowVersion}, row[1:]...) // the same fields
+	}
 	r, err := versioned(row)
 	if err != nil {
 		return m, err

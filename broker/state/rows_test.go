@@ -14,6 +14,10 @@ import (
 // TestRows pins the bytes of docs/formats.md section 5, spelled out by hand.
 func TestRows(t *testing.T) {
 	m := meta{applied: 1, now: 2, led: 3, nextQueue: 4, nextPartition: 5, nextVersion: 6, seed: [16]byte{7}}
+	earlier := append([]byte{1}, m.append(nil)[1:]...)
+	if got, err := decodeMeta(earlier); got != m || err != nil {
+		t.Errorf("of an earlier build: %+v, %v", got, err)
+	}
 	q := &QueueRow{ID: 9, Tenant: [16]byte{1}, Name: "a.b", Namespace: "a", Task: "b", Created: 2, Config: 3, Options: PushDefaults()}
 	p := Partition{ID: 8, Name: "p", Created: 1, Next: 2, Start: 0, Last: 3}
 	u64 := func(b byte) string { return strings.Repeat("00", 7) + hex.EncodeToString([]byte{b}) }
@@ -21,11 +25,12 @@ func TestRows(t *testing.T) {
 		got  []byte
 		want string
 	}{
-		"meta":      {m.append(nil), "01" + u64(1) + u64(2) + u64(3) + u64(4) + u64(5) + u64(6) + "07" + strings.Repeat("00", 15)},
+		"meta":      {m.append(nil), "02" + u64(1) + u64(2) + u64(3) + u64(4) + u64(5) + u64(6) + "07" + strings.Repeat("00", 15)},
 		"queue":     {q.append(nil), "01" + "01" + strings.Repeat("00", 15) + "03612e62" + "0161" + "0162" + u64(2) + u64(3) + "010101" + u64(60)},
 		"partition": {p.append(nil), "01" + "0170" + u64(1) + u64(2) + u64(0) + u64(3)},
 		"tail":      {appendTail(segment.Tail{Seg: 1, Len: 2}, 3), "01" + "00000001" + u64(2) + u64(3)},
 		"heads":     {appendHeads(segment.Tail{Seg: 1, Len: 2}), "01" + "00000001" + u64(2)},
+		"ids up to": {idPlace{segment.Tail{Seg: 1, Len: 2}, 3}.append(), "01" + "00000001" + u64(2) + u64(3)},
 		"id":        {appendID(5), "01" + u64(5)},
 		"keys": {
 			append(append(append(queueNameKey([16]byte{1}, "n"), partitionKey(2, 3)...), partitionNameKey(2, "n")...), queueKey('T', 4)...),
@@ -49,6 +54,10 @@ func TestRows(t *testing.T) {
 	if tail != (segment.Tail{Seg: 1, Len: 2}) || last != 3 || err != nil {
 		t.Errorf("%+v %d %v", tail, last, err)
 	}
+	place := idPlace{tail, 3}
+	if got, err := decodeIDPlace(place.append()); got != place || err != nil {
+		t.Errorf("%+v %v", got, err)
+	}
 	if got, err := decodeHeads(appendHeads(tail)); got != tail || err != nil {
 		t.Errorf("%+v %v", got, err)
 	}
@@ -66,11 +75,12 @@ func TestStrictRows(t *testing.T) {
 		"partition": {p.append(nil), func(b []byte) error { _, err := decodePartition(1, b); return err }},
 		"tail":      {appendTail(segment.Tail{}, 0), func(b []byte) error { _, _, err := decodeTail(b); return err }},
 		"heads":     {appendHeads(segment.Tail{}), func(b []byte) error { _, err := decodeHeads(b); return err }},
+		"ids up to": {idPlace{}.append(), func(b []byte) error { _, err := decodeIDPlace(b); return err }},
 	} {
 		if err := tc.read(tc.row); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		other := append([]byte{2}, tc.row[1:]...)
+		other := append([]byte{3}, tc.row[1:]...)
 		for _, bad := range [][]byte{nil, other, tc.row[:len(tc.row)-1], append(tc.row[:len(tc.row):len(tc.row)], 0)} {
 			if tc.read(bad) == nil {
 				t.Errorf("%s: %x was read", name, bad)

@@ -49,8 +49,9 @@ type Options struct {
 //     changes RAM, collects frames and puts rows in one pebble batch;
 //  4. sweep documents that the led clock has passed, at most 512;
 //  5. append the frames to the segments, queue by queue, and note each new tail in the batch;
-//  6. put the meta row in the batch and commit it, unsynced: the raft log is the log;
-//  7. publish: applied index and clock, release the lock, wake who waits for a change.
+//  6. move transaction ids from RAM to rows where that is due (ids.go);
+//  7. put the meta row in the batch and commit it, unsynced: the raft log is the log;
+//  8. publish: applied index and clock, release the lock, wake who waits for a change.
 type State struct {
 	opts     Options
 	db       *pebble.DB
@@ -60,10 +61,16 @@ type State struct {
 	meta    meta
 	tenants map[[16]byte]*tenant
 	queues  map[stages.QueueID]*queue
-	filters dedup.Memory
+	ids     dedup.Shared
 	dirty   []*queue      // queues with heads that their R rows do not have yet
 	expiry  stages.Micros // no document expires below this, on the led clock; 0 = not looked yet
 	failed  error         // final
+
+	unstored    []*queue // queues with ids that may be in RAM alone (ids.go)
+	recentBytes int64    // of the frames that hold those
+
+	maxRecent      int // the constants, less in tests
+	maxRecentBytes int64
 
 	applied   atomic.Uint64 // meta.applied, published
 	now       atomic.Int64  // meta.now, published
@@ -99,8 +106,12 @@ type queue struct {
 	tail       segment.Tail // of its log
 	heads      segment.Tail // R rows count every frame below this place
 	dirty      []*partition
-	ids        *dedup.Index
 	times      idTimes
+
+	ids         *dedup.Index
+	idsBelow    *idPlace // of the U row, at boot; nil = there is none
+	unstored    bool     // in State.unstored
+	recentBytes int64    // of the frames whose ids are in RAM alone
 }
 
 // idTimes is how long transaction ids of a queue count and are kept, as one row of it says: looked up once a row, not once an append.

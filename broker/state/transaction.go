@@ -5,7 +5,6 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"queen/broker/dedup"
 	"queen/broker/kv"
 	"queen/broker/segment"
 	"queen/stages"
@@ -17,7 +16,6 @@ type transaction struct {
 	s     *State
 	rows  *pebble.Batch
 	docs  *pebble.Batch // rows of documents, indexed so that they can be read back; nil until one is needed
-	ids   map[dedup.Key][dedup.ValueSize]byte
 	frame map[*queue][]segment.Frame
 	order []*queue // keys of frame, by first use
 }
@@ -47,11 +45,14 @@ func (tx *transaction) addFrame(q *queue, f segment.Frame) {
 func (tx *transaction) appendFrames() error {
 	for _, q := range tx.order {
 		frames := tx.frame[q]
-		_, tail, err := tx.s.segments.Append(q.row.ID, frames)
+		refs, tail, err := tx.s.segments.Append(q.row.ID, frames)
 		if err != nil {
 			return fmt.Errorf("append to queue %d: %w", q.row.ID, err)
 		}
 		q.tail, q.last = tail, frames[len(frames)-1].TS
+		for _, r := range refs {
+			tx.s.noteRecent(q, int64(r.Len))
+		}
 		if err := tx.set(queueKey(tableTail, q.row.ID), appendTail(q.tail, q.last)); err != nil {
 			return err
 		}
@@ -78,31 +79,6 @@ func (tx *transaction) close() {
 	if tx.docs != nil {
 		_ = tx.docs.Close()
 	}
-}
-
-// idTx is the transaction as package dedup sees it. Ids of the same entry are found in a map: an indexed batch would cost more
-// than the look-up it saves.
-type idTx struct{ *transaction }
-
-var _ dedup.Tx = idTx{}
-
-func (t idTx) Get(key []byte) ([]byte, error) {
-	if v, ok := t.ids[dedup.Key(key)]; ok {
-		return v[:], nil
-	}
-	return get(t.s.db, key)
-}
-
-func (t idTx) Set(key, value []byte) error {
-	if t.ids == nil {
-		t.transaction.ids = make(map[dedup.Key][dedup.ValueSize]byte)
-	}
-	t.ids[dedup.Key(key)] = [dedup.ValueSize]byte(value)
-	return t.rows.Set(key, value, nil)
-}
-
-func (t idTx) DeleteRange(lower, upper []byte) error {
-	return t.rows.DeleteRange(lower, upper, nil)
 }
 
 // documentTx is the transaction as package kv sees it.
