@@ -67,6 +67,7 @@ type server struct {
 	tenant  [16]byte
 	routes  []compiled
 	ids     *minter
+	buffers buffers
 	metrics http.Handler
 
 	started  time.Time

@@ -18,10 +18,11 @@ const pushTimeout = 30 * time.Second
 // push is POST /api/v1/push: one command, all or nothing, one stamp for all its partitions (contract R6). The body is walked once;
 // payloads are its own bytes up to the record blocks of the command.
 func (s *server) push(w http.ResponseWriter, r *http.Request, _ []string) error {
-	body, err := s.body(w, r)
+	body, err := s.bodyInto(w, r, s.buffers.get)
 	if err != nil {
 		return err
 	}
+	defer func() { s.buffers.put(body) }() // all that is left of the push by then are the names in p, which are copies
 	p, err := parsePush(body)
 	if err != nil {
 		return err
@@ -44,7 +45,7 @@ func (s *server) push(w http.ResponseWriter, r *http.Request, _ []string) error 
 	for _, a := range result.Appends {
 		s.messages.Add(-int64(len(a.Dups)))
 	}
-	return p.render(out, ids, result)
+	return p.render(out, &s.buffers, ids, result)
 }
 
 // propose stores a push. A push that was prepared against settings which no longer hold has stored nothing: it is prepared again,
@@ -59,6 +60,7 @@ func (s *server) propose(ctx context.Context, p *pushRequest, ids [][16]byte) (*
 			return nil, err
 		}
 		answer, err := s.o.Broker.Propose(ctx, command.KindPush, cmd)
+		s.buffers.put(cmd)
 		if err != nil {
 			return nil, err
 		}
@@ -78,7 +80,7 @@ func (s *server) propose(ctx context.Context, p *pushRequest, ids [][16]byte) (*
 	}
 }
 
-// pushCommand encodes the push. Blocks share one buffer, each in its own exact part of it.
+// pushCommand encodes the push into a buffer of the pool.
 func (s *server) pushCommand(p *pushRequest, ids [][16]byte) ([]byte, error) {
 	total, overhead := 0, 64
 	for _, g := range p.groups {
@@ -87,18 +89,6 @@ func (s *server) pushCommand(p *pushRequest, ids [][16]byte) ([]byte, error) {
 	}
 	if total > command.MaxEntry {
 		return nil, pushTooLarge(total)
-	}
-	buf := make([]byte, total)
-	blocks := make([][]byte, len(p.groups))
-	for i, g := range p.groups {
-		blocks[i], buf = buf[:0:g.size], buf[g.size:]
-	}
-	for i, it := range p.items {
-		m := segment.Message{ID: ids[i], TxID: it.tx, Payload: it.payload}
-		if it.trace != nil {
-			m.Trace = it.trace[:]
-		}
-		blocks[it.group] = segment.AppendMessage(blocks[it.group], m)
 	}
 	cmd := command.Push{Tenant: s.tenant, Appends: make([]command.PushAppend, len(p.groups))}
 	err := s.o.Broker.State().Read(func(rd *state.Reader) error {
@@ -115,12 +105,27 @@ func (s *server) pushCommand(p *pushRequest, ids [][16]byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	sizes := make([]int, len(p.groups))
 	for i, g := range p.groups {
-		cmd.Appends[i] = command.PushAppend{Queue: g.queue, Partition: g.partition, Flags: g.flags, Count: g.count, Block: blocks[i]}
+		cmd.Appends[i] = command.PushAppend{Queue: g.queue, Partition: g.partition, Flags: g.flags, Count: g.count}
+		sizes[i] = g.size
 	}
-	out := cmd.Append(make([]byte, 0, total+overhead))
+	out, blocks := cmd.AppendRoom(s.buffers.get(total+overhead), sizes)
 	if 1+command.HeaderSize+len(out) > command.MaxEntry {
 		return nil, pushTooLarge(len(out))
+	}
+	for i := range p.items {
+		it := &p.items[i]
+		m := segment.Message{ID: ids[i], TxID: it.tx, Payload: it.payload}
+		if it.trace != nil {
+			m.Trace = it.trace[:]
+		}
+		blocks[it.group] = segment.AppendMessage(blocks[it.group], m)
+	}
+	for i, g := range p.groups {
+		if len(blocks[i]) != g.size { // then it is not in out, and what is there instead may be of another push
+			return nil, fmt.Errorf("push: partition %q has %d bytes of records, %d were expected", g.partition, len(blocks[i]), g.size)
+		}
 	}
 	return out, nil
 }
@@ -137,7 +142,7 @@ type tally struct {
 }
 
 // render writes one element per item, in input order. A duplicate shows the message that was stored first.
-func (p *pushRequest) render(out *stream, ids [][16]byte, result *state.PushResult) error {
+func (p *pushRequest) render(out *stream, buffers *buffers, ids [][16]byte, result *state.PushResult) error {
 	at := make([]tally, len(p.groups))
 	for i, a := range result.Appends {
 		at[i] = tally{dups: a.Dups, next: a.Base}
@@ -146,8 +151,10 @@ func (p *pushRequest) render(out *stream, ids [][16]byte, result *state.PushResu
 	for i, q := range p.queues {
 		names[i] = jsontext.AppendQuoted(nil, q)
 	}
-	out.buf = append(make([]byte, 0, min(len(p.items)*200, flushAt+1024)), '[')
-	for i, it := range p.items {
+	out.buf = append(buffers.get(min(len(p.items)*220, flushAt+1024)), '[')
+	defer func() { buffers.put(out.buf) }()
+	for i := range p.items {
+		it := &p.items[i]
 		t := &at[it.group]
 		id, offset, status := ids[i], t.next, "queued"
 		if len(t.dups) > 0 && t.dups[0].Index == t.index {
@@ -160,7 +167,7 @@ func (p *pushRequest) render(out *stream, ids [][16]byte, result *state.PushResu
 		if i > 0 {
 			out.buf = append(out.buf, ',')
 		}
-		out.buf = appendPushed(out.buf, i, id, it.tx, names[p.groups[it.group].queue], status, offset)
+		out.buf = appendPushed(out.buf, i, id, it, names[p.groups[it.group].queue], status, offset)
 		if !out.spill() {
 			return nil // the client is gone; what was pushed is stored
 		}
@@ -170,14 +177,17 @@ func (p *pushRequest) render(out *stream, ids [][16]byte, result *state.PushResu
 	return nil
 }
 
-func appendPushed(b []byte, index int, id [16]byte, tx, queue []byte, status string, offset int64) []byte {
+func appendPushed(b []byte, index int, id [16]byte, it *item, queue []byte, status string, offset int64) []byte {
 	b = appendInt(append(b, `{"index":`...), int64(index))
 	b = appendUUID(append(b, `,"message_id":"`...), id)
 	b = append(b, `","transaction_id":`...)
-	if len(tx) > 0 {
-		b = jsontext.AppendQuoted(b, tx)
-	} else {
+	switch {
+	case len(it.tx) == 0:
 		b = append(appendUUID(append(b, '"'), id), '"')
+	case it.quoted != nil:
+		b = append(b, it.quoted...)
+	default:
+		b = jsontext.AppendQuoted(b, it.tx)
 	}
 	b = append(append(b, `,"queueName":`...), queue...)
 	b = append(append(append(b, `,"status":"`...), status...), '"')

@@ -21,6 +21,7 @@ const defaultPartition = "Default"
 type item struct {
 	group   int       // index into pushRequest.groups
 	tx      []byte    // empty = not sent
+	quoted  []byte    // tx as an answer shows it; nil = it has to be made
 	trace   *[16]byte // nil = not sent
 	payload []byte
 }
@@ -49,9 +50,12 @@ type groupKey struct {
 	partition string
 }
 
+// usualItem is less than what most messages take of a push, bytes.
+const usualItem = 256
+
 // parsePush checks and cuts the body of a push in one pass. Every error is an *Error.
 func parsePush(body []byte) (*pushRequest, error) {
-	p := &pushRequest{byQueue: make(map[string]int), byGroup: make(map[groupKey]int)}
+	p := &pushRequest{byQueue: make(map[string]int), byGroup: make(map[groupKey]int), items: make([]item, 0, len(body)/usualItem+1)}
 	c := jsontext.NewCursor(body)
 	seen := false
 	err := c.Object(func(name jsontext.Name) error {
@@ -141,6 +145,9 @@ func (p *pushRequest) parseItem(c *jsontext.Cursor) error {
 	it := item{payload: f.payload.Text}
 	if it.tx, err = text(f.tx, "transactionId"); err != nil {
 		return err
+	}
+	if len(it.tx)+2 == len(f.tx.Text) { // it holds no escape, so nothing that would have to be escaped
+		it.quoted = f.tx.Text
 	}
 	if len(it.tx) > maxTransactionID {
 		return refuse(codeBadRequest, fmt.Sprintf("transactionId of item %d has %d bytes, at most %d are allowed", len(p.items), len(it.tx), maxTransactionID))

@@ -3,6 +3,7 @@ package command
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"queen/broker/command/wire"
 	"queen/stages"
@@ -37,6 +38,25 @@ type PushAppend struct {
 
 // Append appends the encoded body. The caller keeps the rules stated on the fields; DecodePush checks them.
 func (p Push) Append(dst []byte) []byte {
+	sizes := make([]int, len(p.Appends))
+	for i, a := range p.Appends {
+		sizes[i] = len(a.Block)
+	}
+	dst, blocks := p.AppendRoom(dst, sizes)
+	for i, a := range p.Appends {
+		copy(blocks[i][:sizes[i]], a.Block)
+	}
+	return dst
+}
+
+// AppendRoom is Append with room for a block of so many bytes instead of each Block. The caller appends the bytes to the empty
+// blocks, exactly as many: what was in dst's room before is in the encoded body otherwise.
+func (p Push) AppendRoom(dst []byte, sizes []int) (body []byte, blocks [][]byte) {
+	start, total := make([]int, len(sizes)), 0
+	for _, n := range sizes {
+		total += n
+	}
+	dst = slices.Grow(dst, total)
 	dst = append(dst, p.Tenant[:]...)
 	dst = binary.AppendUvarint(dst, uint64(len(p.Queues)))
 	for _, q := range p.Queues {
@@ -44,14 +64,20 @@ func (p Push) Append(dst []byte) []byte {
 		dst = binary.AppendUvarint(dst, q.Config)
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(p.Appends)))
-	for _, a := range p.Appends {
+	for i, a := range p.Appends {
 		dst = binary.AppendUvarint(dst, uint64(a.Queue))
 		dst = wire.AppendString(dst, a.Partition)
 		dst = binary.BigEndian.AppendUint32(dst, a.Flags)
 		dst = binary.AppendUvarint(dst, uint64(a.Count))
-		dst = wire.AppendBytes(dst, a.Block)
+		dst = binary.AppendUvarint(dst, uint64(sizes[i]))
+		start[i] = len(dst)
+		dst = slices.Grow(dst, sizes[i])[:len(dst)+sizes[i]]
 	}
-	return dst
+	blocks = make([][]byte, len(sizes))
+	for i, n := range sizes {
+		blocks[i] = dst[start[i] : start[i] : start[i]+n]
+	}
+	return dst, blocks
 }
 
 // DecodePush reads the body of a push. Blocks are not looked into.
