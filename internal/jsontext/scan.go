@@ -259,6 +259,14 @@ func special(w uint64) uint64 {
 // text steps over the string that starts with the quote at i.
 func text(b []byte, i int) (int, error) {
 	i++
+	for i+32 <= len(b) { // four words at a time up to the first byte to look at, which most strings have at their end
+		w := b[i : i+32]
+		if special(binary.LittleEndian.Uint64(w))|special(binary.LittleEndian.Uint64(w[8:]))|
+			special(binary.LittleEndian.Uint64(w[16:]))|special(binary.LittleEndian.Uint64(w[24:])) != 0 {
+			break
+		}
+		i += 32
+	}
 	for {
 		for i+8 <= len(b) {
 			m := special(binary.LittleEndian.Uint64(b[i:]))
