@@ -5,8 +5,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"runtime"
 	"slices"
-	"strconv"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"golang.org/x/sync/errgroup"
 
 	"queen/stages"
 )
@@ -25,9 +29,10 @@ type attachment struct {
 	to       Tail
 	segments map[uint32]int64 // number -> length of the .seg file
 	indexes  map[uint32]bool
-	temps    []string // names of temporary files
-	lost     []lost   // indexes that have to be written again
-	behind   []string // names that go
+	temps    []string  // names of temporary files
+	lost     []lost    // indexes that have to be written again
+	behind   []string  // names that go
+	free     sync.Pool // buffers of index files
 }
 
 // lost is a sealed segment without a usable index.
@@ -145,59 +150,96 @@ func (a *attachment) list() error {
 
 func (a *attachment) path(name string) string { return a.s.o.FS.PathJoin(a.q.dir, name) }
 
-// verify fills the log with what lies below the tail.
+// verify fills the log with what lies below the tail. Sealed segments are looked at beside each other: there may be thousands, and a start
+// waits for them.
 func (a *attachment) verify() error {
+	found := make([]attached, a.to.Seg)
+	var work errgroup.Group
+	work.SetLimit(runtime.GOMAXPROCS(0))
 	for seg := uint32(1); seg <= a.to.Seg; seg++ {
-		size, ok := a.segments[seg]
-		wanted := int64(segmentHeaderLen + frameHeaderLen)
-		if seg == a.to.Seg {
-			wanted = max(wanted, a.to.Len)
-		}
-		if !ok || size < wanted {
-			return &ShortError{File: a.path(segmentName(seg)), Wanted: wanted, Found: size}
-		}
-		var err error
-		if seg < a.to.Seg || a.to.Len >= a.s.o.SealBytes {
-			err = a.openSealed(seg, size)
-		} else {
-			err = a.openLast(seg)
-		}
-		if err != nil {
+		work.Go(func() (err error) {
+			found[seg-1], err = a.look(seg)
 			return err
+		})
+	}
+	if err := work.Wait(); err != nil {
+		return err
+	}
+	for _, x := range found {
+		if x.first < a.q.last {
+			return damaged(a.path(segmentName(x.seg)), segmentHeaderLen, fmt.Errorf("stamp %d after %d", x.first, a.q.last))
 		}
+		a.take(x)
 	}
 	return nil
 }
 
-// openSealed takes a sealed segment by its index, or by scanning it when the index is no use.
-func (a *attachment) openSealed(seg uint32, size int64) error {
+// attached is what was found of one segment.
+type attached struct {
+	seg         uint32
+	first, last stages.Micros
+	sealed      *sealed // nil: it takes appends
+	lost        bool    // and its index has to be written again
+	end         int64   // of its frames
+	entries     []byte  // of the one that takes appends
+}
+
+// take adds a segment to the log, in rising order.
+func (a *attachment) take(x attached) {
+	a.q.last = x.last
+	if x.sealed == nil {
+		a.q.open, a.q.entries, a.q.sorted = true, x.entries, sortBlocks(nil, x.entries)
+		if a.indexes[x.seg] {
+			a.behind = append(a.behind, indexName(x.seg))
+		}
+		return
+	}
+	a.q.sealed = append(a.q.sealed, x.sealed)
+	if x.lost {
+		a.lost = append(a.lost, lost{x.seg, x.end})
+	}
+}
+
+// look reads one segment, and changes nothing: it runs beside others.
+func (a *attachment) look(seg uint32) (attached, error) {
+	size, ok := a.segments[seg]
+	wanted := int64(segmentHeaderLen + frameHeaderLen)
+	if seg == a.to.Seg {
+		wanted = max(wanted, a.to.Len)
+	}
+	if !ok || size < wanted {
+		return attached{}, &ShortError{File: a.path(segmentName(seg)), Wanted: wanted, Found: size}
+	}
+	if seg < a.to.Seg || a.to.Len >= a.s.o.SealBytes {
+		return a.lookSealed(seg, size)
+	}
+	return a.lookLast(seg)
+}
+
+// lookSealed takes a sealed segment by its index, or by scanning it when the index is no use.
+func (a *attachment) lookSealed(seg uint32, size int64) (attached, error) {
 	end := size
 	if seg == a.to.Seg {
 		end = a.to.Len
 	}
 	x, err := a.readIndex(seg)
 	if err != nil {
-		return err
+		return attached{}, err
 	}
 	if x != nil && x.size > size {
-		return &ShortError{File: a.path(segmentName(seg)), Wanted: x.size, Found: size}
+		return attached{}, &ShortError{File: a.path(segmentName(seg)), Wanted: x.size, Found: size}
 	}
-	if x == nil || x.size != end || end != size {
+	missing := x == nil || x.size != end || end != size
+	if missing {
 		entries, err := a.scan(seg, end)
 		if err != nil {
-			return err
+			return attached{}, err
 		}
 		x = newSealed(seg, a.index(seg, entries))
-		a.lost = append(a.lost, lost{seg, end})
 	} else if err := a.checkHeader(seg); err != nil {
-		return err
+		return attached{}, err
 	}
-	if x.first < a.q.last {
-		return damaged(a.path(segmentName(seg)), segmentHeaderLen, fmt.Errorf("stamp %d after %d", x.first, a.q.last))
-	}
-	a.q.sealed = append(a.q.sealed, x)
-	a.q.last = x.last
-	return nil
+	return attached{seg: seg, first: x.first, last: x.last, sealed: x, lost: missing, end: end}, nil
 }
 
 // readIndex returns nil when there is no usable index.
@@ -210,7 +252,8 @@ func (a *attachment) readIndex(seg uint32) (*sealed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	b, readErr := io.ReadAll(f)
+	b, readErr := a.read(f)
+	defer a.free.Put(&b)
 	if err := f.Close(); err != nil {
 		return nil, fmt.Errorf("close %s: %w", path, err)
 	}
@@ -222,6 +265,25 @@ func (a *attachment) readIndex(seg uint32) (*sealed, error) {
 		return nil, nil
 	}
 	return x, nil
+}
+
+// read reads a whole file into a buffer that is used again: there are thousands, of megabytes each.
+func (a *attachment) read(f vfs.File) ([]byte, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	var b []byte
+	if old, ok := a.free.Get().(*[]byte); ok {
+		b = *old
+	}
+	if n := int(info.Size()); cap(b) < n {
+		b = make([]byte, n)
+	} else {
+		b = b[:n]
+	}
+	_, err = io.ReadFull(io.NewSectionReader(f, 0, info.Size()), b)
+	return b, err
 }
 
 func (a *attachment) checkHeader(seg uint32) error {
@@ -258,26 +320,18 @@ func (a *attachment) rebuild(l lost) error {
 	return a.s.writeFile(a.q, indexName(l.seg), a.index(l.seg, entries))
 }
 
-// openLast takes the open segment up to the tail.
-func (a *attachment) openLast(seg uint32) error {
+// lookLast takes the open segment up to the tail.
+func (a *attachment) lookLast(seg uint32) (attached, error) {
 	path := a.path(segmentName(seg))
 	entries, err := a.scan(seg, a.to.Len)
 	if err != nil {
 		var short *ShortError
 		if errors.As(err, &short) { // the file is long enough: the tail is not the end of a frame
-			return damaged(path, a.to.Len, errors.New("the tail that the state stores lies inside a frame"))
+			return attached{}, damaged(path, a.to.Len, errors.New("the tail that the state stores lies inside a frame"))
 		}
-		return err
+		return attached{}, err
 	}
-	if entryTS(entries) < a.q.last {
-		return damaged(path, segmentHeaderLen, fmt.Errorf("stamp %d after %d", entryTS(entries), a.q.last))
-	}
-	a.q.open, a.q.entries, a.q.sorted = true, entries, sortBlocks(nil, entries)
-	a.q.last = entryTS(entryAt(entries, len(entries)/entryLen-1))
-	if a.indexes[seg] {
-		a.behind = append(a.behind, indexName(seg))
-	}
-	return nil
+	return attached{seg: seg, first: entryTS(entries), last: entryTS(entryAt(entries, len(entries)/entryLen-1)), entries: entries}, nil
 }
 
 // cut removes what lies behind the tail and makes that, and the rebuilt indexes, durable.
@@ -316,38 +370,4 @@ func compareNames(a, b string) int {
 		return -1
 	}
 	return slices.Compare([]byte(a), []byte(b))
-}
-
-// Queues returns the ids of the queues that have a folder on the disk, attached or not, in rising order.
-func (s *Store) Queues() ([]stages.QueueID, error) {
-	names, err := s.o.FS.List(s.o.Dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("list %s: %w", s.o.Dir, err)
-	}
-	slices.Sort(names)
-	var ids []stages.QueueID
-	for _, name := range names {
-		id, err := strconv.ParseUint(name, 16, 64)
-		if err == nil && name == s.o.FS.PathBase(s.queueDir(stages.QueueID(id))) {
-			ids = append(ids, stages.QueueID(id))
-		}
-	}
-	return ids, nil
-}
-
-// forget removes the folders of queues that are not attached.
-func (s *Store) forget() error {
-	ids, err := s.Queues()
-	if err != nil {
-		return err
-	}
-	for _, id := range ids {
-		if s.queues[id] != nil {
-			continue
-		}
-		if err := s.o.FS.RemoveAll(s.queueDir(id)); err != nil {
-			return fmt.Errorf("remove the folder of queue %d: %w", id, err)
-		}
-	}
-	return s.syncDir(s.o.Dir)
 }

@@ -263,3 +263,37 @@ func (s *Store) writeFile(q *queueLog, name string, data []byte) error {
 	s.markDir(q.dir)
 	return nil
 }
+
+// Queues returns the ids of the queues that have a folder on the disk, attached or not, in rising order.
+func (s *Store) Queues() ([]stages.QueueID, error) {
+	names, err := s.o.FS.List(s.o.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list %s: %w", s.o.Dir, err)
+	}
+	slices.Sort(names)
+	var ids []stages.QueueID
+	for _, name := range names {
+		id, err := strconv.ParseUint(name, 16, 64)
+		if err == nil && name == s.o.FS.PathBase(s.queueDir(stages.QueueID(id))) {
+			ids = append(ids, stages.QueueID(id))
+		}
+	}
+	return ids, nil
+}
+
+// forget removes the folders of queues that are not attached.
+func (s *Store) forget() error {
+	ids, err := s.Queues()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if s.queues[id] != nil {
+			continue
+		}
+		if err := s.o.FS.RemoveAll(s.queueDir(id)); err != nil {
+			return fmt.Errorf("remove the folder of queue %d: %w", id, err)
+		}
+	}
+	return s.syncDir(s.o.Dir)
+}
