@@ -12,16 +12,41 @@ import (
 
 	"queen/broker/raftnode"
 	"queen/broker/segment"
+	"queen/broker/snapshot"
 	"queen/broker/state"
 )
 
 // look reads the parts of the folder and refuses those that do not fit together. What the state does not know is removed from the
-// segments for good afterwards: only then may it be, when the log holds it. It changes nothing on the disk, except that a
-// raft log that a power loss left torn is mended.
+// segments for good afterwards: only then may it be, when the log holds it. It changes nothing on the disk, except that a raft log that a
+// power loss left torn is mended, and that state and segments that are behind or lost are replaced from a snapshot.
 func (b *Broker) look(seed [16]byte) error {
+	if err := b.finishRestore(seed); err != nil {
+		return err
+	}
 	if err := sameCluster(b.disk, b.o.Dir, seed); err != nil {
 		return err
 	}
+	whole, broken, err := b.findSnapshots(seed)
+	if err != nil {
+		return err
+	}
+	missing := b.load(seed)
+	if missing != nil && (whole == nil || !errors.Is(missing, segment.ErrShort)) {
+		return withBroken(missing, broken)
+	}
+	if err := b.openLogInside(); err != nil {
+		return err
+	}
+	if whole != nil && (missing != nil || b.state.Applied() < whole.Index) {
+		if err := b.restore(whole, missing, seed); err != nil {
+			return withBroken(err, broken)
+		}
+	}
+	return withBroken(b.lookAtLog(), broken)
+}
+
+// load opens the segments and reads the state, and changes nothing.
+func (b *Broker) load(seed [16]byte) error {
 	var generation [4]byte // of references: another one at each boot
 	_, err := io.ReadFull(b.o.Rand, generation[:])
 	if err != nil {
@@ -40,25 +65,35 @@ func (b *Broker) look(seed [16]byte) error {
 	if err != nil {
 		return err
 	}
-	if err := b.sameSeed(seed); err != nil {
-		return err // before raft runs: it would apply another cluster's log
-	}
-	return b.lookAtLog()
+	return b.sameSeed(seed) // before raft runs: it would apply another cluster's log
 }
 
-// lookAtLog refuses a log that does not hold what the state and the segments came from.
-func (b *Broker) lookAtLog() error {
-	dir := filepath.Join(b.o.Dir, raftDir)
-	inside, err := contents(b.disk, dir)
+// unload closes what load opened.
+func (b *Broker) unload() error {
+	var errs []error
+	if b.state != nil {
+		errs = append(errs, b.state.Close())
+	}
+	errs = append(errs, b.segs.Close())
+	b.state, b.segs = nil, nil
+	return errors.Join(errs...)
+}
+
+// openLogInside opens the log if there is one.
+func (b *Broker) openLogInside() error {
+	inside, err := contents(b.disk, filepath.Join(b.o.Dir, raftDir))
 	if err != nil {
 		return err
 	}
 	if len(inside) > 0 || b.o.FS != nil { // opening it makes it; in memory it lies elsewhere, and has to be asked
-		if err := b.openLog(); err != nil {
-			return err
-		}
+		return b.openLog()
 	}
-	last, err := raftnode.Check(dir, b.store, b.state.Applied())
+	return nil
+}
+
+// lookAtLog refuses a log that does not hold what the state and the segments came from.
+func (b *Broker) lookAtLog() error {
+	last, err := raftnode.Check(filepath.Join(b.o.Dir, raftDir), b.store, b.state.Applied())
 	if err != nil || last > 0 {
 		return err
 	}
@@ -94,6 +129,9 @@ func (b *Broker) begin(ctx context.Context, seed [16]byte) error {
 		}
 	}
 	if err := ofState(filepath.Join(b.o.Dir, stateDir), b.state.Begin); err != nil {
+		return err
+	}
+	if err := snapshot.Clean(b.disk, filepath.Join(b.o.Dir, snapshotsDir), ""); err != nil {
 		return err
 	}
 	var err error

@@ -34,27 +34,28 @@ func (m machine) Apply(index uint64, entry []byte) ([]any, error) {
 	return results, err
 }
 
-// flushLoop makes what was applied durable outside the raft log: every 5 s, and every 256 MiB. It also watches the disk.
+// flushLoop makes what was applied durable outside the raft log: every 5 s, and every 256 MiB. It also watches the disk, and takes
+// snapshots.
 func (b *Broker) flushLoop(ctx context.Context) {
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
 	for {
-		due := false
+		due, ticked := false, false
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			due = b.state.Unflushed() > 0
+			due, ticked = b.state.Unflushed() > 0, true
 		case <-b.wake:
 			due = b.state.Unflushed() >= flushBytes
 		}
 		b.watchDisk()
-		if b.failure.Load() != nil || !due {
-			continue
+		if b.failure.Load() == nil && due {
+			if err := b.flush(); err != nil {
+				b.fatal(fmt.Errorf("flush: %w", err))
+			}
 		}
-		if err := b.flush(); err != nil {
-			b.fatal(fmt.Errorf("flush: %w", err))
-		}
+		b.trySnapshot(ticked)
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"queen/broker/snapshot"
 )
 
 // Names in the data folder (docs/formats.md section 1).
@@ -24,7 +26,11 @@ const (
 	stateDir    = "state"
 	segmentsDir = "segments"
 
-	formatLine = "queen data 1"
+	snapshotsDir = "snapshots"
+	restoreFile  = "RESTORE"
+
+	formatWhole = "queen data 1" // the raft log begins with its first entry
+	formatCut   = "queen data 2" // it may begin later, where a snapshot stands
 )
 
 // seedOf reads FORMAT, or makes it with a seed from random when the folder has none. The seed of a cluster is made once.
@@ -38,7 +44,7 @@ func seedOf(disk vfs.FS, dir string, random io.Reader) (seed [16]byte, err error
 		if _, err := io.ReadFull(random, seed[:]); err != nil {
 			return seed, fmt.Errorf("cluster seed: %w", err)
 		}
-		return seed, writeFormat(disk, dir, seed)
+		return seed, writeFormat(disk, dir, formatWhole, seed)
 	case err != nil:
 		return seed, fmt.Errorf("data folder: %w", err)
 	}
@@ -94,7 +100,7 @@ func contents(disk vfs.FS, dir string) ([]string, error) {
 
 // mustBeNew refuses a folder that lost its FORMAT: a second seed would give every id another UUID.
 func mustBeNew(disk vfs.FS, dir string) error {
-	for _, name := range []string{raftDir, stateDir, segmentsDir} {
+	for _, name := range []string{raftDir, stateDir, segmentsDir, snapshotsDir} {
 		inside, err := disk.List(filepath.Join(dir, name))
 		if err == nil && len(inside) > 0 {
 			return fmt.Errorf("data folder %s holds %s but no %s: restore that file from a copy, or choose an empty folder", dir, name, formatFile)
@@ -105,9 +111,9 @@ func mustBeNew(disk vfs.FS, dir string) error {
 
 func parseFormat(dir, text string) (seed [16]byte, err error) {
 	first, rest, _ := strings.Cut(text, "\n")
-	if first != formatLine {
-		return seed, fmt.Errorf("data folder %s has the format %q, this binary reads %q: use the binary that wrote it, or a newer one; if no binary writes this, %s is damaged, restore it from a copy",
-			dir, first, formatLine, formatFile)
+	if first != formatWhole && first != formatCut {
+		return seed, fmt.Errorf("data folder %s has the format %q, this binary reads %q and %q: use the binary that wrote it, or a newer one; if no binary writes this, %s is damaged, restore it from a copy",
+			dir, first, formatWhole, formatCut, formatFile)
 	}
 	word, found := strings.CutPrefix(strings.TrimSuffix(rest, "\n"), "seed ")
 	if n, err := hex.Decode(seed[:], []byte(word)); !found || len(word) != 32 || err != nil || n != 16 {
@@ -116,24 +122,31 @@ func parseFormat(dir, text string) (seed [16]byte, err error) {
 	return seed, nil
 }
 
-// writeFormat puts FORMAT in place so that a crash leaves the whole file or none.
-func writeFormat(disk vfs.FS, dir string, seed [16]byte) error {
-	temp := filepath.Join(dir, formatTemp)
-	f, err := disk.Create(temp, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return fmt.Errorf("data folder: %w", err)
+// writeFormat puts FORMAT in place so that a crash leaves the whole file or what was there before.
+func writeFormat(disk vfs.FS, dir, line string, seed [16]byte) error {
+	return snapshot.WriteFile(disk, dir, formatFile, fmt.Appendf(nil, "%s\nseed %x\n", line, seed))
+}
+
+// sayLogIsCut marks the folder for binaries that need the whole raft log, before it is cut for the first time: the copies first.
+func sayLogIsCut(disk vfs.FS, dir string) error {
+	for _, part := range append(ownParts(), "") {
+		part = filepath.Join(dir, part)
+		text, err := readFile(disk, filepath.Join(part, formatFile))
+		if err != nil {
+			return fmt.Errorf("data folder: %w", err)
+		}
+		seed, err := parseFormat(part, text)
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(text, formatCut+"\n") {
+			continue
+		}
+		if err := writeFormat(disk, part, formatCut, seed); err != nil {
+			return err
+		}
 	}
-	_, err = fmt.Fprintf(f, "%s\nseed %x\n", formatLine, seed)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", temp, err)
-	}
-	if err := disk.Rename(temp, filepath.Join(dir, formatFile)); err != nil {
-		return fmt.Errorf("data folder: %w", err)
-	}
-	return syncDir(disk, dir)
+	return nil
 }
 
 func syncDir(disk vfs.FS, dir string) error {
@@ -185,7 +198,7 @@ func makeParts(disk vfs.FS, dir string, seed [16]byte) error {
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("data folder: %w", err)
 		}
-		if err := writeFormat(disk, filepath.Join(dir, part), seed); err != nil {
+		if err := writeFormat(disk, filepath.Join(dir, part), formatWhole, seed); err != nil {
 			return err
 		}
 	}

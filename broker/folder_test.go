@@ -49,7 +49,7 @@ func TestFormatSurvivesPowerLoss(t *testing.T) {
 
 func TestFormatRefusals(t *testing.T) {
 	tests := []struct{ name, text, want string }{
-		{"newer", "queen data 2\nseed 30313233343536373839616263646566\n", `data folder /d has the format "queen data 2", this binary reads "queen data 1"`},
+		{"newer", "queen data 3\nseed 30313233343536373839616263646566\n", `data folder /d has the format "queen data 3", this binary reads "queen data 1" and "queen data 2"`},
 		{"empty", "", `data folder /d has the format ""`},
 		{"no seed", "queen data 1\n", "FORMAT is damaged"},
 		{"short seed", "queen data 1\nseed 3031\n", "FORMAT is damaged"},

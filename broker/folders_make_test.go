@@ -84,13 +84,13 @@ func firstLife(t *testing.T, b *Broker, clock *folderClock, serial *int) {
 	documentRows(t, b, "before")
 }
 
-// secondLife is flushed in its middle and then killed: raft replays the rest.
+// secondLife takes a snapshot in its middle, which flushes it, and is then killed: raft replays the rest.
 func secondLife(t *testing.T, b *Broker, clock *folderClock, serial *int) {
 	t.Helper()
 	pushRounds(t, b, clock, 6, serial)
 	sinkRows(t, b, 1)
 	documentRows(t, b, "first")
-	if err := b.flush(); err != nil {
+	if err := b.snapshot(); err != nil {
 		t.Fatal(err)
 	}
 	pushRounds(t, b, clock, 10, serial)

@@ -70,6 +70,13 @@ func TestFolders(t *testing.T) {
 				t.Errorf("the state alone is at entry %d of %d: nothing is left to replay", at, applied)
 			}
 			openEarlier(t, dir, now, want)
+			lost := filepath.Join(t.TempDir(), "lost")
+			unpack(t, archive, lost)
+			if _, err := os.Stat(filepath.Join(lost, snapshotsDir)); err == nil { // and its snapshot is as good as its state
+				must(t, os.RemoveAll(filepath.Join(lost, stateDir)))
+				must(t, os.RemoveAll(filepath.Join(lost, segmentsDir)))
+				openEarlier(t, lost, now, want)
+			}
 		})
 	}
 }

@@ -35,6 +35,8 @@ type Options struct {
 	OpenStore func(dir string) (raftnode.Store, error) // the raft log; nil: on disk
 	Rand      io.Reader                                // cluster seed and request ids; nil: crypto/rand
 	SealBytes int64                                    // length at which a segment is sealed; 0: 64 MiB
+	// SnapshotBytes is how many bytes of full files the raft log may have before a snapshot takes their place; 0: 512 MiB.
+	SnapshotBytes int64
 	// Fatal is told once of an error after which only a restart is safe. It must not wait for Close.
 	Fatal func(error)
 }
@@ -59,8 +61,8 @@ func (o Options) Validate() error {
 
 // Broker is one node: the replicated log and the state that it leads to.
 //
-// Opening: lock, FORMAT; a look at segments, state and raft log, which changes nothing (boot.go); then the state cuts the segments to
-// what it knows, raft replays what the state misses, found.
+// Opening: lock, FORMAT; a look at snapshots, segments, state and raft log, which changes nothing (boot.go), unless state or segments have to
+// be replaced from a snapshot (restore.go); then the state cuts the segments to what it knows, raft replays what the state misses, found.
 // Closing is the reverse: raft, so that nothing is applied any more; state, which flushes; segments; lock.
 //
 // Invariant: whatever the interfaces below show was applied, and nothing is shown before everything that was in the log at
@@ -73,6 +75,7 @@ type Broker struct {
 	state *state.State
 	store raftnode.Store // the raft log, until node has it
 	node  *raftnode.Node
+	snaps snapshots
 
 	wake    chan struct{}         // told by the machine when much was applied
 	full    atomic.Bool           // the disk has less than its reserve left
@@ -100,6 +103,9 @@ func New(o Options) (*Broker, error) {
 	}
 	if o.Rand == nil {
 		b.o.Rand = rand.Reader
+	}
+	if o.SnapshotBytes == 0 {
+		b.o.SnapshotBytes = snapshotBytes
 	}
 	return b, nil
 }

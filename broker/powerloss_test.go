@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -49,9 +50,12 @@ type cuts struct {
 	wal  *crashwal.FS
 	mu   sync.Mutex
 	on   bool
+	each bool // before every operation that changes something, not only syncs and some
 	rng  *rand.Rand
 	acks []acked
 	made []cut
+
+	whole func() bool // nil: no; else whether of what is not synced all or nothing is kept now
 }
 
 type cut struct {
@@ -83,7 +87,7 @@ func (c *cuts) String() string { return "power cuts" }
 func (c *cuts) sometimes() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.rng.IntN(12) == 0
+	return c.each || c.rng.IntN(12) == 0
 }
 
 func (c *cuts) cut(where string, wanted bool) {
@@ -92,9 +96,13 @@ func (c *cuts) cut(where string, wanted bool) {
 	if !c.on || !wanted {
 		return
 	}
-	// While the folder is made, only all or nothing: pebble makes a manifest and the marker that names it before it syncs their
+	// While the folder is made, or opened, only all or nothing: pebble makes a manifest and the marker that names it before it syncs their
 	// folder, and relies on a file system that keeps the order of names.
-	percent := []int{0, 100, 0, 50}[c.rng.IntN(2+2*min(1, len(c.acks)))]
+	some := min(1, len(c.acks))
+	if c.whole != nil && c.whole() {
+		some = 0
+	}
+	percent := []int{0, 100, 0, 50}[c.rng.IntN(2+2*some)]
 	m := cut{name: fmt.Sprintf("cut %d, %d%% of what is not synced: %s", len(c.made), percent, where)}
 	m.acks = slices.Clone(c.acks) // first: what is answered from now on need not be in the copies
 	m.disk = c.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: c.rng})
@@ -159,7 +167,7 @@ func TestPowerLoss(t *testing.T) {
 	}
 }
 
-// lossWorker pushes records that no other worker has, and flushes now and then.
+// lossWorker pushes records that no other worker has, and flushes or takes a snapshot now and then.
 func lossWorker(ctx context.Context, b *Broker, c *cuts, w, pushes int) error {
 	for i := range pushes {
 		a := acked{
@@ -175,7 +183,7 @@ func lossWorker(ctx context.Context, b *Broker, c *cuts, w, pushes int) error {
 		a.stamp, a.base = r.Stamp, r.Appends[0].Base
 		c.answered(a)
 		if w == 0 && i%6 == 5 {
-			if err := b.flush(); err != nil {
+			if err := []func() error{b.flush, b.snapshot}[i/6%2](); err != nil {
 				return err
 			}
 		}
@@ -188,17 +196,23 @@ func checkLoss(m cut) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	fatal := make(chan error, 1)
-	b, err := New(onMemory(m.disk, m.wal, func(err error) {
+	o := onMemory(m.disk, m.wal, func(err error) {
 		select {
 		case fatal <- err:
 		default:
 		}
-	}))
+	})
+	var lines lockedBuffer
+	o.Log = zerolog.New(&lines)
+	b, err := New(o)
 	if err != nil {
 		return err
 	}
 	if err := b.Open(ctx); err != nil {
 		return fmt.Errorf("open: %w", err)
+	}
+	if strings.Contains(lines.String(), "a snapshot is broken") {
+		return fmt.Errorf("a snapshot was left that is not whole: %s", lines.String())
 	}
 	defer func() {
 		if closeErr := b.Close(); err == nil {

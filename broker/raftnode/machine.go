@@ -58,8 +58,8 @@ func (m *machine) Apply(entry *raft.Log) any {
 	return outcome{results: results}
 }
 
-// Snapshot refuses: none is taken yet.
-func (m *machine) Snapshot() (raft.FSMSnapshot, error) { return nil, errNoSnapshots }
+// Snapshot refuses: raft is never asked for one (truncate.go).
+func (m *machine) Snapshot() (raft.FSMSnapshot, error) { return nil, errNoStream }
 
-// Restore refuses: none can exist.
-func (m *machine) Restore(io.ReadCloser) error { return errNoSnapshots }
+// Restore refuses: nobody can send one (standing).
+func (m *machine) Restore(io.ReadCloser) error { return errNoStream }

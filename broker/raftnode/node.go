@@ -84,6 +84,7 @@ type Node struct {
 	store   Store
 	logs    *logs
 	machine *machine
+	members members
 	raft    *raft.Raft
 	prop    *proposer
 
@@ -146,7 +147,7 @@ func (n *Node) start(applied uint64) error {
 	if err := n.belong(id); err != nil {
 		return err
 	}
-	state, err := standingAt(n.logs, applied)
+	state, err := standingAt(n.logs, n.members, applied)
 	if err == nil {
 		n.raft, err = n.run(config, transport, state)
 	}
@@ -191,7 +192,7 @@ func bounds(dir string, s Store, applied uint64) (last uint64, err error) {
 	if last, err = s.LastIndex(); err != nil {
 		return 0, fmt.Errorf("read the raft log in %s: %w", dir, err)
 	}
-	if first > applied+1 {
+	if first > 1 && first > applied { // the term of the last applied entry is needed too
 		return 0, fmt.Errorf("the raft log in %s begins at entry %d but the state ends at entry %d: what lies between is missing, restore the folder from a copy", dir, first, applied)
 	}
 	return last, ends(dir, last, applied)
@@ -216,8 +217,10 @@ func (n *Node) run(config *raft.Config, transport raft.Transport, state standing
 	return raft.NewRaft(config, n.machine, n.logs, n.store, state, transport)
 }
 
-// currentTerm is raft's name for the term in its stable store.
-const currentTerm = "CurrentTerm"
+const (
+	currentTerm = "CurrentTerm" // raft's name for the term in its stable store
+	notFound    = "not found"   // so does raft tell an absent value
+)
 
 // begin makes an empty log the beginning of a cluster: entry 1, of term 1, names its members. raft.BootstrapCluster does the
 // same, but a power loss between its two writes leaves a term without members, which it then takes for a cluster, and nobody
@@ -228,7 +231,7 @@ func (n *Node) begin(members raft.Configuration) error {
 		return err
 	}
 	switch term, err := n.store.GetUint64([]byte(currentTerm)); {
-	case err != nil && err.Error() != "not found": // so does raft tell an absent value
+	case err != nil && err.Error() != notFound:
 		return err
 	case term > 1:
 		return fmt.Errorf("the raft log is empty but this node has been in term %d: the log is lost, restore the folder from a copy", term)
@@ -239,15 +242,14 @@ func (n *Node) begin(members raft.Configuration) error {
 	return n.logs.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(members)})
 }
 
-// belong refuses the folder of another node: raft would wait for ever for a leader that it may not become. The members are those of entry 1:
-// no entry changes them yet.
-func (n *Node) belong(id raft.ServerID) error {
-	members, err := firstMembers(n.logs)
-	if err != nil {
+// belong reads the members of the cluster, and refuses the folder of another node: raft would wait for ever for a leader that it may not
+// become.
+func (n *Node) belong(id raft.ServerID) (err error) {
+	if n.members, err = readMembers(n.logs, n.store); err != nil {
 		return err
 	}
 	var names []string
-	for _, s := range members.Servers {
+	for _, s := range n.members.list.Servers {
 		if s.ID == id {
 			return nil
 		}
@@ -263,9 +265,9 @@ func (n *Node) config() *raft.Config {
 	c.HeartbeatTimeout = electionTimeout
 	c.ElectionTimeout = electionTimeout
 	c.LeaderLeaseTimeout = electionTimeout
-	c.MaxAppendEntries = maxEntries // bounds an RPC and one StoreLogs; entries have up to 48 MiB
-	c.BatchApplyCh = true           // entries in flight wait inside raft, so one fsync takes all of them
-	c.SnapshotInterval = 24 * time.Hour
+	c.MaxAppendEntries = maxEntries     // bounds an RPC and one StoreLogs; entries have up to 48 MiB
+	c.BatchApplyCh = true               // entries in flight wait inside raft, so one fsync takes all of them
+	c.SnapshotInterval = 24 * time.Hour // raft takes no snapshots (truncate.go)
 	c.SnapshotThreshold = math.MaxUint64
 	c.NoSnapshotRestoreOnStart = true
 	c.NoLegacyTelemetry = true

@@ -1,32 +1,26 @@
 package raftnode
 
 import (
-	"errors"
-	"fmt"
 	"io"
 
 	"github.com/hashicorp/raft"
 )
 
-var errNoSnapshots = errors.New("snapshots are not taken yet: the raft log is kept whole")
-
-// standing is a snapshot store that takes none and makes none, and has at most one to show: the state as it stands on this
-// node's disk. raft never opens it (NoSnapshotRestoreOnStart): it only takes from it that entries up to that index are applied, and
-// neither reads nor replays them. It must refuse to make one, not discard it: raft would take a discarded snapshot for a
-// good one and cut the log below it.
+// standing is the snapshot store that raft sees. It takes none and makes none (truncate.go says who does), and has at most one to show: the
+// state as it stands on this node's disk. raft never opens it (NoSnapshotRestoreOnStart): it only takes from it that entries up to that
+// index are applied, and neither reads nor replays them. It must refuse to make one, not discard it: raft would take a
+// discarded snapshot for a good one and cut the log below it.
+//
+// Create and Open cannot be reached on one node: raft makes a snapshot when it is asked, when its threshold is met (config: never), or
+// when a leader sends one, and opens one for a follower or to restore, which nobody asks for.
 type standing struct{ at *raft.SnapshotMeta } // nil: the state is empty
 
 var _ raft.SnapshotStore = standing{}
 
-// standingAt describes a state that has applied the entry with this index. The members of the cluster are those of entry 1: no
-// entry changes them yet.
-func standingAt(l *logs, applied uint64) (standing, error) {
+// standingAt describes a state that has applied the entry with this index, which the log still holds.
+func standingAt(l *logs, m members, applied uint64) (standing, error) {
 	if applied == 0 {
 		return standing{}, nil
-	}
-	members, err := firstMembers(l)
-	if err != nil {
-		return standing{}, err
 	}
 	var last raft.Log
 	if err := l.GetLog(applied, &last); err != nil {
@@ -34,25 +28,13 @@ func standingAt(l *logs, applied uint64) (standing, error) {
 	}
 	return standing{&raft.SnapshotMeta{
 		Version: raft.SnapshotVersionMax, ID: "state", Index: applied, Term: last.Term,
-		Configuration: members, ConfigurationIndex: 1,
+		Configuration: m.list, ConfigurationIndex: m.index,
 	}}, nil
-}
-
-// firstMembers reads entry 1, which names the members of the cluster.
-func firstMembers(l *logs) (raft.Configuration, error) {
-	var first raft.Log
-	if err := l.GetLog(1, &first); err != nil {
-		return raft.Configuration{}, err
-	}
-	if first.Type != raft.LogConfiguration {
-		return raft.Configuration{}, fmt.Errorf("raft log entry 1 does not name the members of the cluster: %w", errEntryDamaged)
-	}
-	return raft.DecodeConfiguration(first.Data), nil
 }
 
 // Create refuses.
 func (standing) Create(raft.SnapshotVersion, uint64, uint64, raft.Configuration, uint64, raft.Transport) (raft.SnapshotSink, error) {
-	return nil, errNoSnapshots
+	return nil, errNoStream
 }
 
 // List returns the state, when it holds anything.
@@ -65,5 +47,5 @@ func (s standing) List() ([]*raft.SnapshotMeta, error) {
 
 // Open refuses.
 func (standing) Open(string) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	return nil, nil, errNoSnapshots
+	return nil, nil, errNoStream
 }

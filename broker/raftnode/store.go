@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/hashicorp/raft"
@@ -33,12 +34,14 @@ var (
 	_ Store                  = (*store)(nil)
 	_ raft.MonotonicLogStore = (*store)(nil)
 	_ syncer                 = (*store)(nil)
+	_ measured               = (*store)(nil)
 )
 
 // store is raft-wal with the mark beside it.
 type store struct {
 	*wal.WAL
-	mark *mark
+	mark  *mark
+	bytes atomic.Int64 // of its full files
 }
 
 // OpenDisk opens the log in a folder of the disk, and makes the folder (its parent exists) when it is missing. fileBytes is the
@@ -62,7 +65,8 @@ func OpenWAL(dir string, files types.VFS, meta types.MetaStore, fileBytes int, l
 	if err != nil {
 		return nil, fmt.Errorf("open raft log: %w", err)
 	}
-	meta = repairing{MetaStore: meta, files: files, mark: m}
+	s := &store{mark: m}
+	meta = sizing{repairing{MetaStore: meta, files: files, mark: m}, &s.bytes}
 	w, err := unpanicked(func() (*wal.WAL, error) {
 		return wal.Open(dir, wal.WithLogger(logger(log).Named("wal")), wal.WithSegmentSize(fileBytes),
 			wal.WithSegmentFiler(segment.NewFiler(dir, files)), wal.WithMetaStore(meta))
@@ -70,7 +74,7 @@ func OpenWAL(dir string, files types.VFS, meta types.MetaStore, fileBytes int, l
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open raft log %s: %w", dir, err), meta.Close(), m.close())
 	}
-	s := &store{WAL: w, mark: m}
+	s.WAL = w
 	last, err := w.LastIndex()
 	if err == nil {
 		err = m.check(dir, last)
@@ -115,6 +119,9 @@ func (s *store) DeleteRange(from, to uint64) error {
 	}
 	return s.WAL.DeleteRange(from, to)
 }
+
+// Bytes returns the size of the full files of the log.
+func (s *store) Bytes() int64 { return s.bytes.Load() }
 
 // Sync makes the mark durable, which is not synced with each entry.
 func (s *store) Sync() error { return s.mark.sync() }
