@@ -2,8 +2,13 @@ package lake
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
+
+	"queen/internal/hostile"
+	"queen/stages"
+	"queen/upload"
 )
 
 // Each damage is done to a whole lake, and must be found, and named.
@@ -171,14 +176,64 @@ func FuzzLine(f *testing.F) {
 	})
 }
 
+// FuzzManifest: the audit and the sink read manifests with code of their own: both accept the same texts, and what they accept is what they
+// write for it. A text that the audit refuses because its values make no sense, the sink may take.
 func FuzzManifest(f *testing.F) {
 	m := whole(f)
 	for _, k := range []string{"1", "2", "3"} {
 		f.Add(m[sides+"000000000"+k+".json"])
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if m, err := parseManifest(text); err == nil && !bytes.Equal(m.bytes(), text) {
+		var m Manifest
+		var err error
+		hostile.Bounded(t, len(text), 64, func() { m, err = parseManifest(text) })
+		if err != nil {
+			return
+		}
+		if !bytes.Equal(m.bytes(), text) {
 			t.Fatalf("accepted %q", text)
+		}
+		other, err := upload.ParseManifest(text)
+		if err != nil || !bytes.Equal(other.Append(nil), text) {
+			t.Fatalf("the audit accepts %q, the sink: %v", text, err)
+		}
+	})
+}
+
+// FuzzKey: a key that is read is spelled in the one way that its parts are written in, below the prefix; names in it come back.
+func FuzzKey(f *testing.F) {
+	for _, key := range []string{
+		"tenant=t/queue=a%2Fb/dt=2026-10-03/hour=06/w-0000000001-1791007200000000-1791010800000000.jsonl.zst",
+		"tenant=t/queue=orders/dt=2026-10-03/w-12345678901-0000000000000000-1791010800000000.jsonl", "_queen/tenant=t/queue=q/windows/0000000001.json",
+		"_queen/tenant=t/queue=q/checkpoint/0000000001.json.zst", "tenant=../queue=../x", "tenant=t/queue=%2f/dt=2026-10-03/w-1-2-3.jsonl.gz",
+	} {
+		f.Add("queen/", key)
+	}
+	f.Fuzz(func(t *testing.T, prefix, rest string) {
+		p := parseKey(prefix, prefix+rest)
+		if p.kind == unknownKey {
+			return
+		}
+		for _, text := range []string{p.tenant, p.queue} {
+			if stages.Esc(unescapeName(text)) != text {
+				t.Fatalf("%q has the name %q, which would be written %q", rest, text, stages.Esc(unescapeName(text)))
+			}
+		}
+		owner := "tenant=" + p.tenant + "/queue=" + p.queue + "/"
+		begin, end := "_queen/"+owner, ""
+		switch p.kind {
+		case dataKey:
+			begin = owner + "dt=" + strings.Replace(p.day, "/", "/hour=", 1) + "/w-"
+			end = fmt.Sprintf("%d-%016d-%016d.%s", p.k, p.start, p.end, p.ext)
+		case manifestKey:
+			begin, end = begin+"windows/", fmt.Sprintf("%d.json", p.k)
+		case checkpointKey:
+			begin, end = begin+"checkpoint/", ".json.zst"
+		}
+		middle, ok := strings.CutPrefix(rest, begin)
+		middle, also := strings.CutSuffix(middle, end)
+		if !ok || !also || p.kind != checkpointKey && strings.Trim(middle, "0") != "" || p.kind == checkpointKey && strings.Trim(middle, "0123456789") != "" {
+			t.Fatalf("%q is read as %+v: %q, digits, %q", rest, p, begin, end)
 		}
 	})
 }

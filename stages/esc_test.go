@@ -2,6 +2,7 @@ package stages
 
 import (
 	"net/url"
+	"regexp"
 	"testing"
 )
 
@@ -41,18 +42,21 @@ func TestEsc(t *testing.T) {
 	}
 }
 
-// Whatever the bytes of a name, its escaped form holds only kept bytes and %XX, and decodes to the name.
+// Whatever the bytes of a name, its escaped form holds only kept bytes and % with two upper-case digits, decodes to the name, so no other name
+// has it, and is made of the forms of its parts.
 func FuzzEsc(f *testing.F) {
 	f.Add("a b/ключ%2F~\x00")
+	escaped := regexp.MustCompile(`^([A-Za-z0-9._-]|%[0-9A-F]{2})*$`)
 	f.Fuzz(func(t *testing.T, name string) {
 		esc := Esc(name)
-		for i := 0; i < len(esc); i++ {
-			if !kept(esc[i]) && esc[i] != '%' {
-				t.Fatalf("Esc(%q) = %q holds %q", name, esc, esc[i])
-			}
+		if !escaped.MatchString(esc) {
+			t.Fatalf("Esc(%q) = %q", name, esc)
 		}
 		if back, err := url.PathUnescape(esc); err != nil || back != name {
 			t.Fatalf("Esc(%q) = %q decodes to %q, %v", name, esc, back, err)
+		}
+		if cut := len(name) / 2; Esc(name[:cut])+Esc(name[cut:]) != esc {
+			t.Fatalf("Esc(%q) = %q is not made of its parts", name, esc)
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"queen/stages"
 )
 
-// Transcripts in testdata: one cutter a "rules", fed by "batch".
+// Transcripts in testdata/transcripts: one cutter a "rules", fed by "batch".
 //
 //	rules target=<bytes> age=<duration> align=<hour|day|none> [max-appends=<n>] [position=<t>] [k=<n>]
 //	      [redo=(<tStart>,<tEnd>)]
@@ -25,7 +25,7 @@ import (
 // A <t> is microseconds, "begin", or hours:minutes[:seconds] of the day after the epoch, with "d+" in front for later days. The
 // answer lists the windows and then what is open.
 func TestCutter(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/transcripts", func(t *testing.T, path string) {
 		var c *Cutter
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			var out strings.Builder

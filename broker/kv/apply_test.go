@@ -17,7 +17,7 @@ import (
 // TestApply runs the transcripts. Commands: batch (arguments now and led in µs, tenant; the body is the HTTP form), fill,
 // sweep, find, list and dump.
 func TestApply(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/transcripts", func(t *testing.T, path string) {
 		tx := newMemTx()
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			return run(t, tx, d)

@@ -1,14 +1,19 @@
 package kv_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
+	"queen/broker/command"
 	"queen/broker/kv"
+	"queen/internal/hostile"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -136,18 +141,31 @@ func TestKindNames(t *testing.T) {
 	}
 }
 
-// FuzzParseBatch: what is accepted passes Validate, and never panics.
+// FuzzParseBatch: what is accepted is JSON and UTF-8, passes Validate, and goes through the log unchanged: its encoded form is read back as
+// the same operations. Parsing allocates a bounded multiple of the body.
 func FuzzParseBatch(f *testing.F) {
 	f.Add([]byte(`{"operations":[{"op":"put","ns":"n","key":"k","value":{"a":1},"ttlSeconds":3,"expect":1,"required":true}]}`))
 	f.Add([]byte(`[{"op":"getMany","ns":"n","keys":["a"]},{"op":"getPrefix","ns":"n","prefix":"p","after":"q","limit":3}]`))
 	f.Add([]byte(`[{"op":"incr","ns":"n","key":"k","delta":1,"min":0,"max":3,"forever":true},{"op":"check","ns":"n","key":"c","expect":0}]`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		ops, err := kv.ParseBatch(body)
+		var ops []kv.Op
+		var err error
+		hostile.Bounded(t, len(body), 512, func() { ops, err = kv.ParseBatch(body) })
 		if err != nil {
 			return
 		}
-		if err := kv.Validate(ops); err != nil {
-			t.Fatal(err)
+		if err := kv.Validate(ops); err != nil || !json.Valid(body) || !utf8.Valid(body) {
+			t.Fatalf("%q: %v", body, err)
+		}
+		encoded := command.KV{Ops: ops}.Append(nil)
+		back, err := command.DecodeKV(encoded)
+		if err != nil || len(back.Ops) != len(ops) || !bytes.Equal(back.Append(nil), encoded) {
+			t.Fatalf("%q became %+v, which is read back as %+v, %v", body, ops, back.Ops, err)
+		}
+		for i, op := range ops {
+			if len(op.Value) > 0 && (!json.Valid(op.Value) || bytes.ContainsAny(op.Value, "\r\n")) {
+				t.Fatalf("operation %d of %q has the value %q", i, body, op.Value)
+			}
 		}
 	})
 }

@@ -196,13 +196,3 @@ func TestMetaFileThatCannotBeWritten(t *testing.T) {
 		t.Error(s, err)
 	}
 }
-
-func FuzzDecodeMeta(f *testing.F) {
-	f.Add(encodeMeta(metaState(3), map[string][]byte{"a": []byte("b")}))
-	f.Add([]byte(metaMagic))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		if s, stable, err := decodeMeta(text); err == nil && !bytes.Equal(encodeMeta(s, stable), text) {
-			t.Fatal("a file that is no encoding of what it is read as")
-		}
-	})
-}

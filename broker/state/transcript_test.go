@@ -13,13 +13,13 @@ import (
 	"queen/stages"
 )
 
-// TestTranscripts runs testdata. Every command is one entry at the next index:
+// TestTranscripts runs testdata/transcripts. Every command is one entry at the next index:
 //
 //	push at=<µs> [config=<version>] [flags=<n>]   lines "queue partition tx=payload ...", no tx = none sent
 //	tick at=<µs> | configure at=<µs> queue=<q> [mode=replace] with lines "name value" | put at=<µs> key= value= ttl=<µs>
 //	moved since=<µs> | partitions queue=<id> after=<id> since=<µs> limit=<n> | get key= | dump
 func TestTranscripts(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/transcripts", func(t *testing.T, path string) {
 		n, next := newNode(t), uint32(0)
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			n.t = t

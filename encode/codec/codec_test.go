@@ -158,6 +158,38 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// P19: whatever is written in whatever pieces, the bytes are the same, they are one frame, and they come back.
+func FuzzChunks(f *testing.F) {
+	f.Add(text(1000), []byte{1, 200, 7})
+	f.Add([]byte{}, []byte{0})
+	f.Add(bytes.Repeat([]byte("a"), 5000), []byte{255})
+	f.Fuzz(func(t *testing.T, piece, sizes []byte) {
+		data := bytes.Repeat(piece, 1+min(len(sizes)*len(sizes), 1<<20/(1+len(piece)))) // up to a few blocks of the encoders
+		for _, c := range List() {
+			want := compress(t, c, data, nil)
+			got := compress(t, c, data, func(w io.Writer) error {
+				for i, rest := 0, data; len(rest) > 0; i++ {
+					n := len(rest)
+					if i < len(sizes) {
+						n = min(n, int(sizes[i])*int(sizes[i]))
+					}
+					if _, err := w.Write(rest[:n]); err != nil {
+						return err
+					}
+					rest = rest[n:]
+				}
+				return nil
+			})
+			if !bytes.Equal(got, want) {
+				t.Fatalf("%s: %d bytes in pieces of %v differ", c.Name(), len(data), sizes)
+			}
+			if back, err := decompress(c, got); err != nil || !bytes.Equal(back, data) {
+				t.Fatalf("%s: %d bytes came back as %d, %v", c.Name(), len(data), len(back), err)
+			}
+		}
+	})
+}
+
 // Whatever a reader is given, it ends with data or an error; what it accepts is one frame, so a byte behind it is refused.
 func FuzzReaders(f *testing.F) {
 	for i, c := range List() {

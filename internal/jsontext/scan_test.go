@@ -166,6 +166,10 @@ func FuzzAgrees(f *testing.F) {
 		if werr == nil {
 			werr = c.End()
 		}
+		var deep *Error
+		if errors.As(err, &deep) && deep.Reason == reasonDepth {
+			return // levels that a caller enters himself are not counted
+		}
 		if (werr == nil) != want {
 			t.Fatalf("walk(%q): %v, want accepted %v", b, werr, want)
 		}
