@@ -202,6 +202,9 @@ func TestOrderIsRefused(t *testing.T) {
 			t.Fatalf("the good one: %+v, %v", s, err)
 		}
 		change(&r)
+		if _, err := r.Check(); err == nil {
+			t.Errorf("%s: checked", name)
+		}
 		var out bytes.Buffer
 		f, _ := Lookup("jsonl", "none")
 		_, err := f.Encode(t.Context(), &out, r)
@@ -260,7 +263,7 @@ func TestBodiesAreChecked(t *testing.T) {
 			l.bodies[1].records = append(l.bodies[1].records, stages.Record{Offset: 4, Payload: []byte("1")})
 		},
 		"a hole":            func(l *log, _ *Rows) { l.bodies[1].records[1].Offset = 7 },
-		"another partition": func(l *log, _ *Rows) { l.bodies[1].h.Partition = 2 },
+		"another partition": func(l *log, _ *Rows) { l.bodies[1].h.Partition = 77 },
 		"no records":        func(l *log, _ *Rows) { l.bodies[1].h.Count, l.bodies[1].records = 0, nil },
 		"damaged":           func(l *log, _ *Rows) { l.bodies[2].err = stages.ErrDamaged },
 		"one body less": func(l *log, r *Rows) {

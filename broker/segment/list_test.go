@@ -3,6 +3,7 @@ package segment
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -22,8 +23,10 @@ func TestAppendBytes(t *testing.T) {
 func TestListRanges(t *testing.T) {
 	s, m := open(t, vfs.NewMem(), 20_000), newMaker(3, 50)
 	var stamps []stages.Micros
+	var all []Frame
 	for range 900 {
 		fs := m.call(30)
+		all = append(all, fs...)
 		stamps = append(stamps, fs[0].TS)
 		mustAppend(t, s, 1, fs)
 	}
@@ -41,6 +44,15 @@ func TestListRanges(t *testing.T) {
 		hs, err := headersOf(v.Headers(r[0], r[1]))
 		if err != nil {
 			t.Fatal(err)
+		}
+		in := slices.DeleteFunc(slices.Clone(all), func(f Frame) bool { return f.TS < r[0] || f.TS >= r[1] })
+		if len(hs) != len(in) {
+			t.Fatalf("[%d, %d): %d headers of %d", r[0], r[1], len(hs), len(in))
+		}
+		for i, h := range hs {
+			if err := differs(h, in[i]); err != nil {
+				t.Fatalf("[%d, %d): %v", r[0], r[1], err)
+			}
 		}
 		list, err := v.List(t.Context(), r[0], r[1])
 		if err != nil {

@@ -117,6 +117,38 @@ func TestMappedIsRead(t *testing.T) {
 	}
 }
 
+// The open segment is mapped as it is, and again when more of it is wanted, by a reader beside one that still has the shorter mapping.
+func TestOpenSegmentGrows(t *testing.T) {
+	s, all := onDisk(t, 0, 50, 60)
+	m := newMaker(3, 5)
+	m.now = all[len(all)-1].TS + 1
+	first := asWindow(t, s)
+	rounds := 0
+	err := s.Bodies(t.Context(), &first, first.Appends, func(int, stages.Body) error {
+		if rounds++; rounds > 10 {
+			return nil
+		}
+		for range 100 {
+			fs := m.call(60)
+			all = append(all, fs...)
+			mustAppend(t, s, 1, fs)
+		}
+		window := asWindow(t, s)
+		n := 0
+		err := s.Bodies(t.Context(), &window, window.Appends, func(i int, b stages.Body) error {
+			n++
+			return errors.Join(differs(b.Header(), all[i]), sameBody(b, all[i]))
+		})
+		if err != nil || n != len(all) || mapped(s) != 1 {
+			return fmt.Errorf("%d appends of %d, %d mapped: %w", n, len(all), mapped(s), err)
+		}
+		return nil
+	})
+	if err != nil || rounds != len(first.Appends) {
+		t.Errorf("%d appends of %d: %v", rounds, len(first.Appends), err)
+	}
+}
+
 // One flipped bit in a mapped file is found and named, never served.
 func TestMappedDamage(t *testing.T) {
 	s, _ := onDisk(t, 30_000, 100, 60)
