@@ -84,6 +84,11 @@ func (l snapLife) reopen(t *testing.T, last bool) (string, error) {
 	if err := b.Open(t.Context()); err != nil {
 		return lines.String(), err
 	}
+	for _, unfinished := range []string{"new", "trial"} {
+		if _, err := os.Stat(l.path(snapshotsDir, unfinished)); err == nil {
+			t.Errorf("snapshots/%s is still there", unfinished)
+		}
+	}
 	err = readRecords(t.Context(), b, l.want.pushes)
 	if last {
 		err = errors.Join(err, pushAgain(t.Context(), b, l.want.pushes))
@@ -250,6 +255,28 @@ func TestBrokenSnapshot(t *testing.T) {
 				t.Errorf("after another was taken: %v, %s", err, lines)
 			}
 		})
+	}
+}
+
+// TestTrial: what the list of files cannot tell is found before anything is changed.
+func TestTrial(t *testing.T) {
+	l := buildSnapLife(t)
+	names, err := filepath.Glob(l.snap(stateDir, "*.sst"))
+	must(t, err)
+	for _, name := range names {
+		info, err := os.Stat(name)
+		must(t, err)
+		must(t, os.Remove(name)) // not the live one, which is the same file
+		must(t, os.WriteFile(name, make([]byte, info.Size()), 0o600))
+	}
+	must(t, os.RemoveAll(l.path(stateDir)))
+	must(t, os.CopyFS(l.path(stateDir), os.DirFS(l.old)))
+	before := listing(t, l.dir)
+	if _, err := l.reopen(t, false); err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), ".sst") || !strings.Contains(err.Error(), l.snap()) {
+		t.Errorf("opened, or not refused with one line that names table and snapshot: %v", err)
+	}
+	if after := listing(t, l.dir); after != before {
+		t.Errorf("the refusal changed the folder from\n%s\nto\n%s", before, after)
 	}
 }
 
