@@ -59,6 +59,8 @@ type Options struct {
 	// Known says whether this binary can write the intent: as it is, with another encoder (repinned differs), or not at all (a sentence).
 	Known func(in stages.Intent) (repinned stages.Intent, err error)
 	Crash func(point string)
+	// Check is asked right before the intent of a new window is written; its error ends the pass, and nothing is written. nil asks nothing.
+	Check func(ctx context.Context, w stages.Window) error
 	// Slot is room to write one window, taken whole before the intent (no hold-and-wait) and given back by Finish.
 	Slot Slot
 }
@@ -118,6 +120,11 @@ func (b *Begin) first(ctx context.Context, w stages.Window, job *stages.Job) err
 		Endpoint: p.Endpoint, Writer: p.Writer, Encoder: p.Encoder}
 	if w.Start != stages.Beginning {
 		job.Intent.From = &w.Start
+	}
+	if b.o.Check != nil {
+		if err := b.o.Check(ctx, w); err != nil {
+			return err
+		}
 	}
 	if err := b.intent(ctx, job.Intent); err != nil {
 		return err

@@ -4,8 +4,8 @@ import "sync"
 
 // The collector lets the heap grow by a share of what lives on it before it collects. What the sink holds is counted to the byte
 // (QUEEN_S3_MEMORY_MB), but the growth it causes is not: at the usual share of 100 % it would be as much again. So while the sinks hold
-// much, the share is lowered, such that what they hold makes the heap grow by no more than about 64 MiB (contract section 4). Their memory
-// is mostly buffers that the collector need not look into, so that collecting more often costs little.
+// much, the share is lowered, such that what they hold makes the heap grow by no more than 64 MiB (contract section 4), up to 1 GiB held.
+// Their memory is mostly buffers that the collector need not look into, so that collecting more often costs little.
 
 // collector follows what the sinks hold.
 type collector struct {
@@ -17,7 +17,7 @@ type collector struct {
 
 const (
 	usualPercent  = 100
-	lowestPercent = 12       // below it a broker under load would collect without a pause
+	lowestPercent = 6        // below it a broker under load would collect without a pause
 	mayGrow       = 64 << 20 // bytes
 )
 
@@ -33,10 +33,10 @@ func (c *collector) held(bytes int64) {
 	c.set(percent)
 }
 
-// share is the collector's percentage: halved for each doubling of what is held beyond one and a half times the growth, so that it changes seldom.
+// share is the collector's percentage: halved for each doubling of what is held beyond mayGrow, so that it changes seldom.
 func share(held int64) int {
 	percent := usualPercent
-	for most := int64(mayGrow * 3 / 2); held > most && percent > lowestPercent; most *= 2 {
+	for most := int64(mayGrow); held > most && percent > lowestPercent; most *= 2 {
 		percent /= 2
 	}
 	return percent

@@ -10,6 +10,7 @@ import (
 //	idle, sleeping -> live       wake: a window is due, or the row is new; its timer; lostLease; a drain that has to finish something
 //	idle, sleeping -> in line    the same, while as many are live as may be
 //	in line        -> live       its turn
+//	live           -> in line    makeWay: it has adopted, or written a window, and others are in line
 //	live           -> idle       rest: nothing left to do
 //	live           -> sleeping   sleep: nothing to do before a timer, or ever
 //	idle, sleeping -> forgotten  the queue does not exist any more and nothing of it is held
@@ -23,13 +24,15 @@ const (
 	forgotten
 )
 
-// mostLive bounds how many rows are live at once: more would only wait for memory, each with a pipeline.
+// mostLive bounds how many rows are live at once: more would only wait for memory, each with a pipeline. Who is live for long, with a backlog,
+// goes back in line after each window while others are there.
 const mostLive = 32
 
 // crew is the goroutines of the rows that are live, and the rows in line for one.
 type crew struct {
-	live int
-	line []*queue
+	live   int
+	line   []*queue
+	closed bool // nobody new: the sink waits for those that there are
 }
 
 // wake says that there is something to do. Discovery calls it; it does not block. Who sleeps is not woken: it looks by itself when its time has
@@ -64,7 +67,7 @@ func (q *queue) unfinished() bool {
 func (s *Sink) enlist(q *queue) (activity, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.work == nil {
+	if s.work == nil || s.crew.closed {
 		return 0, false
 	}
 	if s.crew.live == mostLive {
@@ -94,12 +97,28 @@ func (s *Sink) nextInLine() *queue {
 	return q
 }
 
-// wanted says that somebody waits for memory or for a turn: a pass whose request ran into a time limit has to end.
-func (s *Sink) wanted() bool {
+// lined says that rows are in line.
+func (s *Sink) lined() bool {
 	s.mu.Lock()
-	line := len(s.crew.line) > 0
-	s.mu.Unlock()
-	return line || s.shared.budget.Waiting()
+	defer s.mu.Unlock()
+	return len(s.crew.line) > 0
+}
+
+// wanted says that somebody waits for memory or for a turn: a pass whose request ran into a time limit has to end.
+func (s *Sink) wanted() bool { return s.lined() || s.shared.budget.Waiting() }
+
+// makeWay puts a live row at the end of the line, if there is one. Its window and its feed stay as they are.
+func (q *queue) makeWay() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.s.mu.Lock()
+	defer q.s.mu.Unlock()
+	if len(q.s.crew.line) == 0 || q.s.crew.closed {
+		return false
+	}
+	q.activity = inLine
+	q.s.crew.line = append(q.s.crew.line, q)
+	return true
 }
 
 // attend begins a turn of live: whatever wakes the row from now on makes it look again. It is false when the sink stops and the row has
@@ -186,9 +205,9 @@ func (q *queue) current() *adopted {
 	return q.adopted
 }
 
-// drained tells the end of a queue that this process owned. The lock is held.
+// drained tells the end of a queue that this process owned, once the drain has come to it. The lock is held.
 func (q *queue) drained() {
-	if q.owned {
+	if q.owned && q.draining && q.status.now() != stateDrained {
 		q.s.raise(q, drained{})
 	}
 }

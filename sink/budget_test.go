@@ -1,9 +1,11 @@
 package sink
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -136,6 +138,107 @@ func TestManyQueuesAtOnce(t *testing.T) {
 		l.stop()
 		if used := l.s.shared.budget.Used(); used != 0 {
 			t.Errorf("%d bytes are charged", used)
+		}
+		if drained := w.logged(`"message":"queue drained"`); drained != n {
+			t.Errorf("%d of %d queues drained", drained, n)
+		}
+	})
+}
+
+// Queues with long backlogs go back in line after each window: those behind them are claimed and written too.
+func TestBacklogsTakeTurns(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const n = mostLive + 10
+		var names []string
+		for i := range n {
+			names = append(names, fmt.Sprintf("q%02d", i))
+			for range 300 {
+				w.mem.push(names[i], "p", 5)
+			}
+		}
+		l := w.start(func(c *config.Sink) { c.Queues, c.TargetBytes = names, 4<<10 })
+		w.until(5*time.Minute, "all", func() bool { return w.complete(l, names...) })
+		firsts, most := 0, map[string]int{}
+		for line := range strings.Lines(w.logs.String()) {
+			if !strings.Contains(line, "window committed") {
+				continue
+			}
+			_, name, _ := strings.Cut(line, `"queue":"`)
+			if name = name[:3]; most[name] == 0 {
+				firsts++
+			}
+			if most[name]++; most[name] > 6 && firsts < n {
+				t.Fatalf("%s had %d windows when %d queues had none", name, most[name], n-firsts)
+			}
+		}
+		if most["q00"] < 20 {
+			t.Errorf("%d windows of q00: no backlog", most["q00"])
+		}
+		for _, name := range names {
+			w.exactly(name)
+		}
+		l.stop()
+	})
+}
+
+// A bucket that gave no answer when the drain began is asked again during it.
+func TestDrainOutlastsAMuteBucket(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.mem.push("orders", "p", 5)
+		l := w.start(nil)
+		w.until(time.Minute, "window 1", func() bool { return l.k("orders") == 1 })
+		hold := make(chan struct{})
+		w.s3.Script(fakes3.Rule{Hold: hold})
+		for range 900 {
+			w.mem.push("orders", "p", 10)
+		}
+		w.until(20*time.Minute, "waits for a mute bucket", func() bool {
+			l.s.bucket.mu.Lock()
+			mute := l.s.bucket.mute != nil
+			l.s.bucket.mu.Unlock()
+			return mute && l.row("orders")["state"] == "intent"
+		})
+		go func() {
+			elapse(3 * time.Second)
+			w.s3.Unscript()
+			close(hold)
+		}()
+		begun := time.Now()
+		l.stop()
+		if took := time.Since(begun); took > 20*time.Second || l.k("orders") < 2 {
+			t.Errorf("drained in %v, k %d", took, l.k("orders"))
+		}
+		w.exactly("orders")
+	})
+}
+
+// A lease that is lost while its row is live between two passes is seen before the row rests, and a sink that is over starts nothing.
+func TestLeaseLostBetweenPasses(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.mem.push("orders", "p", 5)
+		l := w.start(nil)
+		w.until(time.Minute, "window 1", func() bool { return l.k("orders") == 1 && w.passes(l) == 0 })
+		q := l.s.all()[0]
+		q.mu.Lock()
+		q.activity = live // as between the end of a pass and the next look
+		a := q.adopted
+		q.mu.Unlock()
+		q.lostLease(errors.New("lost"))
+		if q.rest(a) {
+			t.Error("the row rests without a lease")
+		}
+		q.mu.Lock()
+		q.activity = idle
+		q.start()
+		q.mu.Unlock()
+		w.mem.push("orders", "p", 5)
+		w.until(time.Minute, "window 2", func() bool { return l.k("orders") == 2 })
+		l.stop()
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.activity = sleeping
+		if _, ok := l.s.enlist(q); ok {
+			t.Error("a sink that is over starts a row")
 		}
 	})
 }

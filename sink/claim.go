@@ -32,25 +32,35 @@ func (s *Sink) newQueue(name string) (*queue, error) {
 	return q, nil
 }
 
-// prepare makes the queue ready for a pass: it exists, its keys fit, the lease is ours and the rows are read. It does nothing when all of
-// that is so already.
-func (q *queue) prepare(ctx context.Context) (*adopted, error) {
+// prepare makes the queue ready for a pass: it exists, its keys fit, the lease is ours and the rows are read; fresh says that they were read
+// now. It does nothing when all of that is so already.
+func (q *queue) prepare(ctx context.Context) (a *adopted, fresh bool, err error) {
 	q.mu.Lock()
-	last, current := q.adopted, q.current()
+	last := q.adopted
+	if q.current() != nil && q.lease.Check() != nil {
+		q.outdate() // it was lost while nobody looked
+	}
+	current := q.current()
 	q.mu.Unlock()
 	if current != nil {
-		return current, nil
+		return current, false, nil
 	}
 	info, ok := q.s.o.Queues.Find(q.name)
 	if !ok {
-		return nil, q.vanish(ctx)
+		return nil, false, q.vanish(ctx)
 	}
 	if err := q.checkKeys(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if err := q.claim(ctx); err != nil {
-		return nil, err
+		return nil, false, err
 	}
+	a, err = q.adopt(ctx, info, last)
+	return a, true, err
+}
+
+// adopt reads the rows of a queue whose lease is held.
+func (q *queue) adopt(ctx context.Context, info stages.QueueInfo, last *adopted) (*adopted, error) {
 	q.s.raise(q, entered{stateRestoring})
 	a := &adopted{info: info}
 	if last != nil && last.info.ID == info.ID {
@@ -63,7 +73,7 @@ func (q *queue) prepare(ctx context.Context) (*adopted, error) {
 	if a.at, err = a.ledger.Adopt(ctx, q.s.cfg.Start == "latest"); err != nil {
 		return nil, fmt.Errorf("adopt queue %q: %w", q.name, err)
 	}
-	if a.cutter, err = window.New(q.s.rules(), a.at.At, a.at.K+1, a.at.Redo); err != nil {
+	if a.cutter, err = window.New(q.s.rules(info.Partitions), a.at.At, a.at.K+1, a.at.Redo); err != nil {
 		return nil, &commit.Error{Kind: commit.Fatal, Err: err}
 	}
 	q.s.raise(q, restored{a.at})
@@ -132,12 +142,12 @@ func (q *queue) checkFresh(ctx context.Context, a *adopted) error {
 	return q.checkPlace(ctx, at.K, at.Redo)
 }
 
-// checkBegin asks once more right before the intent is written: the pass may have waited for its records for long.
+// checkBegin asks once more right before the intent is written: the pass may have waited for long, for its records or for memory.
 func (q *queue) checkBegin(ctx context.Context, w stages.Window) error {
 	q.mu.Lock()
 	at := q.adopted.at
 	q.mu.Unlock()
-	if w.Why == stages.Redo || w.K != at.K+1 || !q.enters(at) {
+	if w.K != at.K+1 || !q.enters(at) {
 		return nil
 	}
 	return q.checkPlace(ctx, at.K, nil)

@@ -28,6 +28,9 @@ func (s *Sink) finish() {
 	for _, q := range s.all() {
 		q.beginDrain()
 	}
+	s.mu.Lock()
+	s.crew.closed = true // the refresh goes on, and a lease that it finds lost must start nothing
+	s.mu.Unlock()
 	s.running.Wait()
 }
 
@@ -102,6 +105,7 @@ func (q *queue) beginDrain() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.stopTimer()
+	q.draining = true
 	if a := q.current(); a != nil && (q.pass != nil || a.cutter.Open()) {
 		buffered := a.cutter.Status().Weight
 		lag, _ := q.lag()

@@ -93,25 +93,6 @@ func noting[I, O any](stage stages.Stage[I, O], before func(I)) stages.Stage[I, 
 	return noted[I, O]{stage, before}
 }
 
-// checking calls check for each input of a stage, which does not see it when that fails.
-func checking[I, O any](stage stages.Stage[I, O], check func(context.Context, I) error) stages.Stage[I, O] {
-	return checked[I, O]{stage, check}
-}
-
-type checked[I, O any] struct {
-	stages.Stage[I, O]
-	check func(context.Context, I) error
-}
-
-var _ stages.Stage[int, int] = checked[int, int]{}
-
-func (c checked[I, O]) Do(ctx context.Context, in I, emit func(O) error) error {
-	if err := c.check(ctx, in); err != nil {
-		return err
-	}
-	return c.Stage.Do(ctx, in, emit)
-}
-
 type noted[I, O any] struct {
 	stages.Stage[I, O]
 	before func(I)

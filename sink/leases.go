@@ -61,10 +61,8 @@ func (q *queue) lostLease(cause error) {
 	if taken {
 		q.s.raise(q, fenced{cause, e.Holder, e.Twin})
 	}
-	if q.activity != live { // start it: it finds the lease lost and decides
-		q.outdate()
-		q.start()
-	}
+	q.outdate() // who is live without a pass looks again before it rests; anyone else is started. It finds the lease lost and decides
+	q.start()
 }
 
 // guardLease cancels a pass at the moment when its lease is older than its time to live by our own clock, so that no request to the store

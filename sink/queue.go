@@ -44,6 +44,7 @@ type queue struct {
 	mu         sync.Mutex
 	activity   activity
 	woken      bool        // there is something to do, or somebody has to look whether there is
+	draining   bool        // the drain has come to this row
 	adopted    *adopted    // what was adopted last; nil before the first time
 	pass       *pass       // the one that runs
 	timer      *time.Timer // of sleeping
@@ -99,7 +100,7 @@ func (q *queue) run(ctx context.Context, a *adopted) error {
 	r := stages.NewRun(ctx)
 	stages.Source(r, "headers", headers.Generate).
 		Via(stages.Via(r, "window", noting(a.cutter, a.reading), 1)).
-		Via(stages.Via(r, "begin", checking(noting(commit.NewBegin(options), q.cut), q.checkBegin), 0)).
+		Via(stages.Via(r, "begin", noting(commit.NewBegin(options), q.cut), 0)).
 		Via(stages.Via(r, "encode", noting(q.s.shared.encoders.around(q.encoder()), q.uploading), 0)).
 		Via(stages.Via(r, "upload", up, 1)).
 		To(stages.Sink(r, "finish", q.committing(finish)))
@@ -109,13 +110,15 @@ func (q *queue) run(ctx context.Context, a *adopted) error {
 // live is the queue's goroutine: it ends when there is nothing to do, or nothing to do before a timer.
 func (q *queue) live(ctx context.Context) {
 	for q.attend() {
-		a, err := q.prepare(ctx)
+		a, fresh, err := q.prepare(ctx)
 		due := false
 		if err == nil {
 			due, err = q.due(ctx, a)
 		}
 		switch {
 		case err != nil:
+		case due && fresh && q.makeWay(): // others are to be claimed first
+			return
 		case due:
 			err = q.run(ctx, a)
 		case q.rest(a):
@@ -124,7 +127,9 @@ func (q *queue) live(ctx context.Context) {
 			continue
 		}
 		if err == nil {
-			q.settle()
+			if q.settle(); q.makeWay() {
+				return
+			}
 			continue
 		}
 		v := q.judge(ctx, err)
@@ -151,6 +156,7 @@ func (q *queue) enter(a *adopted, cancel context.CancelCauseFunc) *pass {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.pass = &pass{cancel: cancel, stop: make(chan struct{})}
+	a.cutter.Pause(false)
 	if q.s.stopping() || a.stale {
 		q.pass.drain()
 	}
@@ -181,7 +187,7 @@ func (q *queue) read(ctx context.Context, list *stages.Listing, appends []stages
 }
 
 func (q *queue) encoder() *encode.Stage {
-	return encode.New(q.s.shared.formats.Lookup, q.read, q.s.cfg.FetchConcurrency, &q.s.shared.chunks)
+	return encode.New(q.s.shared.formats.Lookup, q.read, q.s.need.readers, &q.s.shared.chunks)
 }
 
 // committing is the end of the pipeline.
@@ -198,13 +204,17 @@ func (q *queue) committed(c commit.Committed) {
 	q.mu.Lock()
 	q.adopted.at = commit.Position{K: c.Pointer.K, At: c.Pointer.End, Manifest: c.Pointer.Manifest}
 	q.failures, q.faults = 0, 0
+	if q.pass != nil && q.s.lined() {
+		q.pass.drain() // the rest of a backlog waits for the next turn
+		q.adopted.cutter.Pause(true)
+	}
 	q.mu.Unlock()
 	q.s.raise(q, windowCommitted{c})
 }
 
 func (q *queue) commitOptions(ledger *commit.Ledger, slot *slot) commit.Options {
 	return commit.Options{Ledger: ledger, Turns: commit.NewTurns(), Pins: q.s.pins, Latency: requestDeadline, Finisher: finisher{q},
-		Sort: window.Sort, Known: q.s.known, Crash: q.s.crash, Slot: slot}
+		Sort: window.Sort, Known: q.s.known, Crash: q.s.crash, Slot: slot, Check: q.checkBegin}
 }
 
 // finisher looks for finished uploads of this queue.

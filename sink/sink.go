@@ -143,10 +143,10 @@ func (s *Sink) uploadOptions(client *upload.Client) upload.StageOptions {
 		}}
 }
 
-func (s *Sink) rules() window.Rules {
+func (s *Sink) rules(partitions int) window.Rules {
 	// The cutter's clock is the ceiling, the guard behind the log clock on which a window's age counts (contract S5).
 	age := s.cfg.MaxWindow - s.cfg.SafeGuard
-	return window.Rules{Target: max(1, s.cfg.TargetBytes), MaxAge: age, Align: window.Align(s.cfg.Align), MaxAppends: s.need.appends}
+	return window.Rules{Target: max(1, s.cfg.TargetBytes), MaxAge: age, Align: window.Align(s.cfg.Align), MaxAppends: s.need.appends(int64(partitions))}
 }
 
 // known says whether this binary can write the window of an intent (contract B1).
@@ -205,11 +205,12 @@ func (s *Sink) Run(ctx context.Context) error {
 // serve runs the queues until serving ends, then drains them and says how that went. Lease rows are refreshed until nothing runs any more.
 func (s *Sink) serve(ctx, serving context.Context) stopped {
 	var loops, refreshing sync.WaitGroup
-	for _, loop := range []func(context.Context){s.discovery.Run, s.list, s.watchBucket} {
+	for _, loop := range []func(context.Context){s.discovery.Run, s.list} {
 		loops.Go(func() { loop(serving) })
 	}
 	refresh, stop := context.WithCancel(ctx)
 	refreshing.Go(func() { s.refresh(refresh) })
+	refreshing.Go(func() { s.watchBucket(refresh) }) // what is open at a drain may wait for the bucket
 	loops.Go(func() {
 		for _, q := range s.all() {
 			s.begin(serving, q)

@@ -36,25 +36,39 @@ type need struct {
 	part      int64 // bytes of a part of an upload
 	threshold int64 // bytes up to which an object goes in one request
 	slot      int64 // bytes beside the list: encoder, records read ahead, parts
-	appends   int64 // appends that a window may have
+	readers   int   // reads of bodies in flight
+	memory    int64
 }
 
-// promisedBytes is what an append may cost at most: a window whose list is smaller than half of the memory at that is never closed for it
-// (contract B3).
+// promisedBytes is what an append may cost at most, but for its partition: a window whose list is smaller than half of the memory at that is never
+// closed for it (contract B3).
 const promisedBytes = 40
 
-// needOf divides a memory limit. A part is a twelfth of it, so that what writing takes leaves room for lists in 64 MiB. A list takes at most
-// half of the memory, and not more than a window leaves of it.
+// needOf divides a memory limit. A part is a twelfth of it, so that what writing takes leaves room for lists in 64 MiB; no more is read ahead
+// than an eighth of it. Below some 52 MiB a window needs more than there is: one is written at a time all the same.
 func needOf(memory, threshold int64, readers int, encoder int64) need {
-	n := need{part: min(max(memory/12, upload.MinPart), upload.MaxPart) &^ (stages.ChunkBytes - 1)}
+	n := need{memory: memory, part: min(max(memory/12, upload.MinPart), upload.MaxPart) &^ (stages.ChunkBytes - 1)}
 	n.threshold = min(threshold, 3*n.part)
-	n.slot = upload.Memory(n.part, n.threshold) + chunksBetween*stages.ChunkBytes + encoder + int64(readers+1)*runBytes
-	n.appends = max(1024, memory/2/promisedBytes, min(memory/2, memory-n.slot)/stages.AppendBytes)
+	n.readers = int(max(1, min(int64(readers), memory/8/runBytes-1)))
+	n.slot = upload.Memory(n.part, n.threshold) + chunksBetween*stages.ChunkBytes + encoder + int64(n.readers+1)*runBytes
 	return n
 }
 
-// window is what writing a window with so many appends takes.
-func (n need) window(appends int64) int64 { return n.slot + appends*stages.AppendBytes }
+// appends is how many a window of a queue with so many partitions may have. Its list takes at most half of the memory, and not more than the
+// slot leaves of it, unless that is less than what is promised.
+func (n need) appends(partitions int64) int64 {
+	room := max(min(n.memory/2, n.memory-n.slot), n.memory/2/promisedBytes*stages.AppendBytes)
+	most := (room - partitions*stages.PartBytes) / stages.AppendBytes
+	if most < partitions { // each append may have a partition of its own
+		most = room / (stages.AppendBytes + stages.PartBytes)
+	}
+	return max(1024, most)
+}
+
+// window is what writing a window takes.
+func (n need) window(appends, partitions int64) int64 {
+	return n.slot + appends*stages.AppendBytes + min(appends, partitions)*stages.PartBytes
+}
 
 // slot is one pass's hold on memory; it implements commit.Slot. Each window takes all that it needs in one request, from before its intent
 // until its pointer has moved, and asks for no more meanwhile, so no two windows can wait for each other. A pass that fails gives its memory back
@@ -83,7 +97,10 @@ func (s *slot) Take(ctx context.Context, w stages.Window) error {
 	if err := sink.bucket.answering(ctx); err != nil {
 		return err
 	}
-	charged, err := sink.shared.budget.Take(ctx, sink, sink.need.window(appends))
+	s.q.mu.Lock()
+	partitions := s.q.partitions
+	s.q.mu.Unlock()
+	charged, err := sink.shared.budget.Take(ctx, sink, sink.need.window(appends, int64(partitions)))
 	if err != nil {
 		return err
 	}

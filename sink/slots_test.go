@@ -15,20 +15,27 @@ import (
 	"queen/stages"
 )
 
-// Memory is divided so that a window whose list takes half of it fits, whatever the other settings are.
+// Memory is divided so that a window whose list takes half of it fits, whatever the other settings are, and no list that is promised is refused.
 func TestNeedOfMemory(t *testing.T) {
 	for _, c := range []struct{ memory, threshold, part, limit int64 }{ // MiB
 		{1, 64, 5, 15}, {64, 64, 5, 15}, {64, 5, 5, 5}, {128, 64, 10, 30}, {256, 64, 16, 48}, {512, 64, 16, 48}, {512, 5, 16, 5}, {65536, 5120, 16, 48},
 	} {
-		n := needOf(c.memory<<20, c.threshold<<20, 4, encode.NewRegistry().Memory())
-		if n.part != c.part<<20 || n.threshold != c.limit<<20 {
-			t.Errorf("%d MiB, threshold %d: parts of %d MiB above %d", c.memory, c.threshold, n.part>>20, n.threshold>>20)
-		}
-		if n.appends < c.memory<<20/2/40 {
-			t.Errorf("%d MiB, threshold %d: a window may have %d appends only", c.memory, c.threshold, n.appends)
-		}
-		if all := n.window(n.appends); c.memory >= 128 && all > c.memory<<20 {
-			t.Errorf("%d MiB, threshold %d: a window of %d appends takes %d MiB", c.memory, c.threshold, n.appends, all>>20)
+		for _, readers := range []int{1, 4, 64, 256} {
+			n := needOf(c.memory<<20, c.threshold<<20, readers, encode.NewRegistry().Memory())
+			if n.part != c.part<<20 || n.threshold != c.limit<<20 || n.readers > readers || n.readers < min(readers, 4) && c.memory >= 64 {
+				t.Errorf("%d MiB, threshold %d, %d readers: parts of %d MiB above %d, %d readers", c.memory, c.threshold, readers, n.part>>20, n.threshold>>20, n.readers)
+			}
+			for _, partitions := range []int64{1, 1000, 100_000, 10_000_000} {
+				appends := n.appends(partitions)
+				if partitions == 1 && appends < c.memory<<20/2/40-4 {
+					t.Errorf("%d MiB, %d readers, %d partitions: a window may have %d appends only", c.memory, readers, partitions, appends)
+				}
+				// In 64 MiB, what is promised is a little more than fits beside an encoder that is at its worst.
+				over := n.window(appends, partitions) - c.memory<<20
+				if c.memory >= 64 && over > 9<<20 || c.memory >= 128 && over > 0 {
+					t.Errorf("%d MiB, %d readers, %d partitions: a window of %d appends takes %d MiB more", c.memory, readers, partitions, appends, over>>20)
+				}
+			}
 		}
 	}
 }

@@ -111,6 +111,9 @@ type Part struct {
 	Name string
 }
 
+// PartBytes is what one partition of a listing takes at most, in bytes, its sort's scratch included.
+const PartBytes = 80
+
 // Listing is the content of window K as one view of this node's applied state shows it, a view in which the intent of K is
 // the open one (design invariant 2). All stamps obey Start <= TS < End. Within a queue, stamp order is the order of places, (Seg, Off):
 // that of Appends, until they are sorted.

@@ -86,6 +86,7 @@ type Cutter struct {
 	filter   stages.Micros // marks below it belong to windows of an earlier life
 	redo     *stages.Intent
 	force    stages.Reason // "" = none
+	paused   bool          // Do closes nothing
 	ceiling  stages.Micros
 	open     sums    // appends below the ceiling
 	held     []group // stamps at or above the ceiling, in order
@@ -160,30 +161,48 @@ func (c *Cutter) Do(_ context.Context, in stages.Batch, emit func(stages.Window)
 	if err := c.take(in); err != nil {
 		return err
 	}
-	for {
+	for !c.isPaused() {
 		w, ok := c.next()
 		if !ok {
-			c.trim()
-			return nil
+			break
 		}
 		if err := emit(w); err != nil {
 			return err
 		}
 	}
+	c.trim()
+	return nil
 }
 
-// Drain emits at most one window, and only one that is to be redone or that Force asked for. What stays open is read again by the next life
-// of the queue, or handed on by the next pipeline.
+// Pause makes Do close nothing, as Fill does, until it is taken back: what is due then is closed by the next batch. Drain does not mind it.
+func (c *Cutter) Pause(on bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.paused = on
+}
+
+func (c *Cutter) isPaused() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.paused
+}
+
+// Drain emits at most one window, and only one that is to be redone or that Force asked for. What stays open is filled further, or cut by the
+// next pipeline, whose source begins at From: stamps at or above the ceiling, which may have come in part, are forgotten here and read again.
 func (c *Cutter) Drain(_ context.Context, emit func(stages.Window) error) error {
 	c.mu.Lock()
 	wanted := c.force != "" || c.redo != nil
 	c.mu.Unlock()
-	if !wanted {
-		return nil
+	if wanted {
+		if w, ok := c.next(); ok {
+			if err := emit(w); err != nil {
+				return err
+			}
+		}
 	}
-	if w, ok := c.next(); ok {
-		return emit(w)
-	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held = slices.DeleteFunc(c.held, func(g group) bool { return g.ts >= c.ceiling })
 	return nil
 }
 

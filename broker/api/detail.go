@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 
@@ -15,7 +16,7 @@ const detailPage = 1024
 // queue is GET /api/v1/resources/queues/:queue: one queue with all its partitions, in creation order.
 //
 // As in the listing, every message that is kept is pending, and what the broker does not count is null.
-func (s *server) queue(w http.ResponseWriter, _ *http.Request, params []string) error {
+func (s *server) queue(w http.ResponseWriter, r *http.Request, params []string) error {
 	var row *state.QueueRow
 	var segments int64
 	err := s.o.Broker.State().Read(func(rd *state.Reader) error {
@@ -37,7 +38,7 @@ func (s *server) queue(w http.ResponseWriter, _ *http.Request, params []string) 
 	out.buf = appendISO6(append(out.buf, `,"createdAt":`...), row.Created)
 	out.buf = appendOptions(append(out.buf, `,"options":`...), row)
 	out.buf = append(out.buf, `,"partitions":[`...)
-	messages, err := s.appendPartitions(out, row.ID)
+	messages, err := s.appendPartitions(r.Context(), out, row.ID)
 	if err != nil {
 		return s.abort(out, fmt.Errorf("partitions of queue %s: %w", row.Name, err))
 	}
@@ -50,10 +51,13 @@ func (s *server) queue(w http.ResponseWriter, _ *http.Request, params []string) 
 }
 
 // appendPartitions writes the partitions of a queue and returns how many messages they keep.
-func (s *server) appendPartitions(out *stream, id stages.QueueID) (messages int64, err error) {
+func (s *server) appendPartitions(ctx context.Context, out *stream, id stages.QueueID) (messages int64, err error) {
 	seed, _ := s.o.Broker.State().Seed()
 	first, after, more := true, stages.PartitionID(0), true
 	for more {
+		if err := ctx.Err(); err != nil { // the client has left
+			return 0, err
+		}
 		var page []state.Partition
 		var view segment.View
 		err := s.o.Broker.State().Read(func(rd *state.Reader) error {

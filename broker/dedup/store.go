@@ -66,7 +66,7 @@ func (x *Index) Store(tx Tx) error {
 		}
 	}
 	x.shared.recent -= len(entries)
-	x.recent.clear(len(entries) > keepEntries)
+	x.recent.clear(len(entries) > keepEntries && len(entries) <= mostKept)
 	x.begun = false
 	return nil
 }
@@ -74,6 +74,9 @@ func (x *Index) Store(tx Tx) error {
 // keepEntries is how many ids a queue must have had in RAM to keep their memory: it is so busy that it needs it again at once. Few
 // queues can be.
 const keepEntries = 16 << 10
+
+// mostKept is how many ids' memory is kept at most: one huge push must not leave it to a queue that then falls silent.
+const mostKept = 128 << 10
 
 func compareBucket(e entry, number int64) int {
 	return cmp.Compare(int64(BucketOf(e.record.Stamp)), number)
