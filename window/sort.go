@@ -13,7 +13,7 @@ import (
 // falls but between incarnations of one name, and within a name (Seg, Off) rises.
 //
 // It works in place: the result is l.Appends itself, l.Parts is changed in place too, and beside them 4 bytes an append (stages.AppendBytes)
-// and some 30 bytes a partition are held while it runs. Within a partition, stamp order is the order of places, which is that of a listing; so
+// and some 60 bytes a partition are held while it runs. Within a partition, stamp order is the order of places, which is that of a listing; so
 // ranking the names and one stable counting sort by rank is all of the work. A listing in another order comes out right too, only slower.
 func Sort(l stages.Listing) []stages.Append {
 	ranks := rank(l)
@@ -48,7 +48,7 @@ type named struct {
 }
 
 // rank sorts the partitions by name and id, points the appends to their new places, and returns the rank of each one's name. Names of many
-// partitions mostly differ in a few bytes behind a common prefix, so nearly all comparisons are of two integers.
+// partitions mostly differ in a few bytes behind a common prefix, so most of the work is to sort integers.
 func rank(l stages.Listing) []uint32 {
 	common := commonPrefix(l.Parts)
 	order := make([]named, len(l.Parts))
@@ -57,13 +57,17 @@ func rank(l stages.Listing) []uint32 {
 		copy(key[:], p.Name[common:])
 		order[i] = named{binary.BigEndian.Uint64(key[:]), uint32(i)}
 	}
-	slices.SortFunc(order, func(a, b named) int {
-		if a.key != b.key {
-			return cmp.Compare(a.key, b.key)
+	order = sortKeys(order)
+	for first, i := 0, 1; i <= len(order); i++ {
+		if i < len(order) && order[i].key == order[first].key {
+			continue
 		}
-		p, q := &l.Parts[a.at], &l.Parts[b.at]
-		return cmp.Or(cmp.Compare(p.Name, q.Name), cmp.Compare(p.ID, q.ID))
-	})
+		slices.SortFunc(order[first:i], func(a, b named) int {
+			p, q := &l.Parts[a.at], &l.Parts[b.at]
+			return cmp.Or(cmp.Compare(p.Name, q.Name), cmp.Compare(p.ID, q.ID))
+		})
+		first = i
+	}
 	sorted := make([]stages.Part, len(order))
 	now, ranks := make([]uint32, len(order)), make([]uint32, len(order))
 	for i, o := range order {
@@ -81,6 +85,36 @@ func rank(l stages.Listing) []uint32 {
 		a.Part = now[a.Part]
 	}
 	return ranks
+}
+
+// sortKeys sorts by key, byte by byte from the last one on, and leaves out the bytes that are the same in all.
+func sortKeys(order []named) []named {
+	var differs uint64
+	for _, o := range order {
+		differs |= o.key ^ order[0].key
+	}
+	other := make([]named, len(order))
+	for shift := 0; shift < 64; shift += 8 {
+		if byte(differs>>shift) == 0 {
+			continue
+		}
+		var next [256]uint32
+		for _, o := range order {
+			next[byte(o.key>>shift)]++
+		}
+		at := uint32(0)
+		for i, n := range next {
+			next[i] = at
+			at += n
+		}
+		for _, o := range order {
+			b := byte(o.key >> shift)
+			other[next[b]] = o
+			next[b]++
+		}
+		order, other = other, order
+	}
+	return order
 }
 
 // commonPrefix is how many bytes all names begin with.

@@ -222,7 +222,7 @@ func (b *body) open(frame []byte, list *stages.Listing, a stages.Append) error {
 	if want := list.Parts[a.Part].ID; h.queue != list.Queue || h.partition != want {
 		return fmt.Errorf("another frame is here: of queue %d, partition %d, wanted %d, %d", h.queue, h.partition, list.Queue, want)
 	}
-	if headSum(frame) != a.Sum {
+	if h.shown != a.Sum {
 		return fmt.Errorf("another frame is here: partition %d, stamp %d, offset %d, %d records is not what was listed", h.partition, h.ts, h.base, h.count)
 	}
 	b.block = block

@@ -36,7 +36,12 @@ const (
 )
 
 // checksum is CRC32C. MakeTable returns the same shared table each time.
-func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
+func checksum(b []byte) uint32 { return checksumMore(0, b) }
+
+// checksumMore goes on from the checksum of what stands before b.
+func checksumMore(sum uint32, b []byte) uint32 {
+	return crc32.Update(sum, crc32.MakeTable(crc32.Castagnoli), b)
+}
 
 func appendSegmentHeader(dst []byte, queue stages.QueueID, seg uint32) []byte {
 	start := len(dst)
@@ -73,6 +78,7 @@ type head struct {
 	weight    int32
 	flags     uint32
 	body      uint32
+	shown     uint32 // fingerprint, set by decodeHead
 }
 
 func blocks(body int) int { return (body + blockLen - 1) / blockLen }
@@ -115,12 +121,18 @@ func headLen(b []byte) (int, error) {
 	return frameHeaderLen + 4*blocks(int(body)), nil
 }
 
+// shownEnd is where the part of a frame's header ends that an entry repeats. A frame's fingerprint is the checksum up to there: the
+// beginning of the header's own checksum, so whoever verifies a header has it.
+const shownEnd = 56
+
 // decodeHead verifies and reads header and block checksums; b is exactly what headLen said.
 func decodeHead(b []byte) (head, error) {
-	if checksum(b[4:]) != binary.BigEndian.Uint32(b) {
+	shown := checksum(b[4:shownEnd])
+	if checksumMore(shown, b[shownEnd:]) != binary.BigEndian.Uint32(b) {
 		return head{}, errors.New("frame header: checksum differs")
 	}
 	h := head{
+		shown:     shown,
 		queue:     stages.QueueID(binary.BigEndian.Uint64(b[8:])),
 		partition: stages.PartitionID(binary.BigEndian.Uint64(b[16:])),
 		ts:        stages.Micros(binary.BigEndian.Uint64(b[24:])),

@@ -18,8 +18,7 @@ func (v View) List(ctx context.Context, from, before stages.Micros) (stages.List
 	if int64(room) > math.MaxUint32 {
 		return stages.Listing{}, fmt.Errorf("queue %d: %d appends are too many for one listing", v.queue, room)
 	}
-	l := lister{list: stages.Listing{Queue: v.queue, Gen: v.s.o.Generation, Appends: make([]stages.Append, 0, room)}}
-	l.seen.limit = uint64(room) + 1024
+	l := newLister(v.queue, v.s.o.Generation, room)
 	err := v.between(from, before, func(seg uint32, entries []byte) (bool, error) {
 		l.add(seg, entries)
 		return true, ctx.Err()
@@ -32,8 +31,7 @@ func (v View) List(ctx context.Context, from, before stages.Micros) (stages.List
 
 // Pick makes a listing of a few appends, so that their bodies can be read. They are of one queue, and of one generation of the store.
 func Pick(queue stages.QueueID, headers []stages.Header) stages.Listing {
-	l := lister{list: stages.Listing{Queue: queue, Appends: make([]stages.Append, 0, len(headers))}}
-	l.seen.limit = uint64(len(headers)) + 1024
+	l := newLister(queue, 0, len(headers))
 	var e []byte
 	for _, h := range headers {
 		l.list.Gen = h.Ref.Gen
@@ -45,9 +43,17 @@ func Pick(queue stages.QueueID, headers []stages.Header) stages.Listing {
 
 // lister turns entries into a listing.
 type lister struct {
-	list  stages.Listing
-	seen  places
-	shown [shownLen]byte
+	list   stages.Listing
+	seen   places
+	begins uint32   // checksum of what all frames of the queue begin with: magic and queue
+	shown  [40]byte // what stands behind it in a header: partition id to length of the body
+}
+
+func newLister(queue stages.QueueID, gen uint32, room int) *lister {
+	l := &lister{list: stages.Listing{Queue: queue, Gen: gen, Appends: make([]stages.Append, 0, room)}}
+	l.seen.limit = uint64(room) + 1024
+	l.begins = checksum(binary.BigEndian.AppendUint64([]byte(frameMagic), uint64(queue)))
+	return l
 }
 
 // add takes entries of one segment, in stamp order.
@@ -75,21 +81,15 @@ func (l *lister) add(seg uint32, entries []byte) {
 	}
 }
 
-// shownLen is how many bytes of a frame's header a fingerprint is of: from the partition id to the length of the body.
-const shownLen = 40
-
-// sum is the fingerprint of the frame that an entry describes: what headSum is of the frame's header itself.
+// sum is the fingerprint of the frame that an entry describes: what decodeHead finds in the frame itself.
 func (l *lister) sum(e []byte) uint32 {
 	b := &l.shown
 	copy(b[:8], e[8:16])
 	copy(b[8:16], e[:8])
 	copy(b[16:36], e[16:36])
 	binary.BigEndian.PutUint32(b[36:], bodyLen(entryFrame(e)))
-	return checksum(b[:])
+	return checksumMore(l.begins, b[:])
 }
-
-// headSum is the fingerprint of a frame, by its header.
-func headSum(frame []byte) uint32 { return checksum(frame[16 : 16+shownLen]) }
 
 // bodyLen is the length of the body in a frame of so many bytes.
 func bodyLen(frame uint32) uint32 {

@@ -2,7 +2,6 @@ package segment
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"iter"
@@ -137,13 +136,17 @@ func TxText(m Message, scratch []byte) []byte {
 		return m.TxID
 	}
 	s := append(scratch[:0], "00000000-0000-0000-0000-000000000000"...)
-	hex.Encode(s, m.ID[:4])
-	hex.Encode(s[9:], m.ID[4:6])
-	hex.Encode(s[14:], m.ID[6:8])
-	hex.Encode(s[19:], m.ID[8:10])
-	hex.Encode(s[24:], m.ID[10:])
+	for i, c := range m.ID {
+		at := s[idText[i]:][:2]
+		at[0], at[1] = hexDigits[c>>4], hexDigits[c&15]
+	}
 	return s
 }
+
+const hexDigits = "0123456789abcdef"
+
+// idText is where each byte of an id stands in its text.
+var idText = [16]uint8{0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34}
 
 // body is one append as a reader sees it. A reader uses one for all appends of a call.
 type body struct {

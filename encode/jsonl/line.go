@@ -176,13 +176,15 @@ func (l *lines) appendTS(dst []byte, ts stages.Micros) []byte {
 		l.date = l.date[:bytes.IndexByte(l.date, 'T')+1]
 	}
 	dst = append(dst, l.date...)
-	sec, micros := int(in/1_000_000), int(in%1_000_000)
-	dst = append(dst,
-		digit(sec/36000), digit(sec/3600), ':',
-		digit(sec/600%6), digit(sec/60), ':',
-		digit(sec/10%6), digit(sec), '.',
-		digit(micros/100000), digit(micros/10000), digit(micros/1000), digit(micros/100), digit(micros/10), digit(micros), 'Z')
-	return dst
+	sec, micros := uint32(in/1_000_000), uint32(in%1_000_000)
+	dst = appendPair(dst, sec/3600)
+	dst = appendPair(append(dst, ':'), sec/60%60)
+	dst = appendPair(append(dst, ':'), sec%60)
+	dst = appendPair(append(dst, '.'), micros/10_000)
+	dst = appendPair(dst, micros/100%100)
+	dst = appendPair(dst, micros%100)
+	return append(dst, 'Z')
 }
 
-func digit(n int) byte { return byte('0' + n%10) }
+// appendPair appends n, below 100, with two digits.
+func appendPair(dst []byte, n uint32) []byte { return append(dst, byte('0'+n/10), byte('0'+n%10)) }
