@@ -99,7 +99,7 @@ type Append struct {
 	Seg  uint32 // number of the segment file of the queue
 	Off  uint32 // bytes from the start of the file to the frame
 	Len  uint32 // bytes of the whole frame
-	Sum  uint32 // CRC32C of partition id, stamp, base, count, weight, flags and length, which the frame's header must repeat
+	Sum  uint32 // CRC32C of queue, partition, stamp, base, count, weight, flags and length, which the frame's header must repeat
 }
 
 // AppendBytes is what one append of a listing costs in memory, bytes: the Append, and 4 more while the listing is made or sorted.

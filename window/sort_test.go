@@ -110,6 +110,31 @@ func TestSortLongNames(t *testing.T) {
 	}
 }
 
+// Names of any bytes and lengths, many of them twice.
+func TestSortRandomNames(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for _, prefix := range []string{"", "customer-"} {
+		for range 50 {
+			l := stages.Listing{}
+			for i := range 300 {
+				name := make([]byte, rng.IntN(12))
+				for j := range name {
+					name[j] = []byte{0, 1, 'a', 0x80, 0xff}[rng.IntN(5)]
+				}
+				l.Parts = append(l.Parts, stages.Part{ID: stages.PartitionID(i), Name: prefix + string(name)})
+				l.Appends = append(l.Appends, stages.Append{Part: uint32(i), Off: uint32(i)})
+			}
+			want := sorted(l)
+			if d := gocmp.Diff(want.Appends, Sort(l)); d != "" {
+				t.Fatal(d)
+			}
+			if d := gocmp.Diff(want.Parts, l.Parts); d != "" {
+				t.Fatal(d)
+			}
+		}
+	}
+}
+
 // What Sort holds beside the listing is 4 bytes an append, as stages.AppendBytes says.
 func TestSortScratch(t *testing.T) {
 	const appends, parts = 1 << 20, 10
