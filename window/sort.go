@@ -16,9 +16,11 @@ import (
 // and some 60 bytes a partition are held while it runs. Within a partition, stamp order is the order of places, which is that of a listing; so
 // ranking the names and one stable counting sort by rank is all of the work. A listing in another order comes out right too, only slower.
 func Sort(l stages.Listing) []stages.Append {
-	ranks := rank(l)
-	permute(l.Appends, countingSort(l.Appends, ranks))
-	if !inOrder(l.Appends, ranks) {
+	now, ranks := rank(l)
+	next, inOrder := count(l.Appends, now, ranks)
+	place := places(l.Appends, ranks, next)
+	permute(l.Appends, place)
+	if !inOrder {
 		slices.SortFunc(l.Appends, func(a, b stages.Append) int {
 			return cmp.Or(cmp.Compare(ranks[a.Part], ranks[b.Part]), comparePlaces(a, b))
 		})
@@ -30,26 +32,15 @@ func comparePlaces(a, b stages.Append) int {
 	return cmp.Or(cmp.Compare(a.Seg, b.Seg), cmp.Compare(a.Off, b.Off))
 }
 
-// inOrder says whether appends, sorted by name, are in the order of their places within each name.
-func inOrder(appends []stages.Append, ranks []uint32) bool {
-	for i := 1; i < len(appends); i++ {
-		a, b := appends[i-1], appends[i]
-		if ranks[a.Part] == ranks[b.Part] && comparePlaces(a, b) > 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // named is a partition while the names are sorted: eight bytes of its name behind what all names begin with, and where it was.
 type named struct {
 	key uint64
 	at  uint32
 }
 
-// rank sorts the partitions by name and id, points the appends to their new places, and returns the rank of each one's name. Names of many
+// rank sorts the partitions by name and id, and returns where each is now, and the rank of the name of each that is there. Names of many
 // partitions mostly differ in a few bytes behind a common prefix, so most of the work is to sort integers.
-func rank(l stages.Listing) []uint32 {
+func rank(l stages.Listing) (now, ranks []uint32) {
 	common := commonPrefix(l.Parts)
 	order := make([]named, len(l.Parts))
 	for i, p := range l.Parts {
@@ -69,7 +60,7 @@ func rank(l stages.Listing) []uint32 {
 		first = i
 	}
 	sorted := make([]stages.Part, len(order))
-	now, ranks := make([]uint32, len(order)), make([]uint32, len(order))
+	now, ranks = make([]uint32, len(order)), make([]uint32, len(order))
 	for i, o := range order {
 		sorted[i], now[o.at] = l.Parts[o.at], uint32(i)
 		if i > 0 {
@@ -80,11 +71,7 @@ func rank(l stages.Listing) []uint32 {
 		}
 	}
 	copy(l.Parts, sorted)
-	for i := range l.Appends {
-		a := &l.Appends[i]
-		a.Part = now[a.Part]
-	}
-	return ranks
+	return now, ranks
 }
 
 // sortKeys sorts by key, byte by byte from the last one on, and leaves out the bytes that are the same in all.
@@ -133,19 +120,32 @@ func commonPrefix(parts []stages.Part) int {
 	return len(common)
 }
 
-// countingSort returns the places of a stable sort by rank.
-func countingSort(appends []stages.Append, ranks []uint32) []uint32 {
+// count points the appends to where their partitions are now, and returns the place of the first append of each name. inOrder says that
+// they are in the order of their places, so that a stable sort by name is all that is needed.
+func count(appends []stages.Append, now, ranks []uint32) (next []uint32, inOrder bool) {
 	names := 0
 	if n := len(ranks); n > 0 {
 		names = int(ranks[n-1]) + 1
 	}
-	next := make([]uint32, names+1)
+	next = make([]uint32, names+1)
+	inOrder = true
+	var last uint64
 	for i := range appends {
-		next[ranks[appends[i].Part]+1]++
+		a := &appends[i]
+		a.Part = now[a.Part]
+		next[ranks[a.Part]+1]++
+		at := uint64(a.Seg)<<32 | uint64(a.Off)
+		inOrder = inOrder && at >= last
+		last = at
 	}
 	for r := 1; r <= names; r++ {
 		next[r] += next[r-1]
 	}
+	return next, inOrder
+}
+
+// places returns the places of a stable sort by rank; next is used up.
+func places(appends []stages.Append, ranks, next []uint32) []uint32 {
 	place := make([]uint32, len(appends))
 	for i := range appends {
 		r := ranks[appends[i].Part]
