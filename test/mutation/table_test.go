@@ -33,8 +33,18 @@ var table = []mutation{
 	},
 	{
 		invariant: set, why: "a window may end above the safe time",
-		file: "source/headers.go", old: "ceiling := h.Log.Safe().Add(-h.Guard)", new: "ceiling := h.Log.Safe().Add(h.Guard)",
+		file: "source/headers.go", old: "h.Log.Safe().Add(-h.Guard)", new: "h.Log.Safe().Add(h.Guard)",
 		pkg: "sink", test: "TestNothingJoinsAListedWindow", says: "lost: record",
+	},
+	{
+		invariant: set, why: "a window is filled up to above the safe time by the row that its queue is between two passes",
+		file: "source/discovery.go", old: "f.d.o.Log.Safe().Add(-f.d.o.Guard)", new: "f.d.o.Log.Safe().Add(f.d.o.Guard)",
+		pkg: "sink", test: "TestNothingJoinsAListedWindow", says: "lost: record",
+	},
+	{
+		invariant: set, why: "a window is filled up to above the safe time by a look",
+		file: "source/discovery.go", old: "ceiling := safe.Add(-d.o.Guard)", new: "ceiling := safe.Add(d.o.Guard)",
+		pkg: "source", test: "TestDiscovery", says: "filled with",
 	},
 	{
 		invariant: set, why: "a window holds what is stamped at its end, too",
@@ -95,7 +105,7 @@ var table = []mutation{
 	},
 	{
 		invariant: bytes, why: "another encoder uploads at once, while a PUT of the first one may still land",
-		file: "commit/begin.go", old: "return b.await(ctx, job.Intent.NotBefore)", new: "return nil",
+		file: "commit/begin.go", old: "return b.await(ctx, w, job.Intent.NotBefore)", new: "return nil",
 		pkg: "sink", test: "TestLatePutOfAnotherEncoder", says: "its manifest says sha256",
 	},
 	{
