@@ -7,6 +7,7 @@ import (
 
 	"queen/commit"
 	"queen/encode"
+	"queen/encode/rows"
 	"queen/stages"
 	"queen/upload"
 )
@@ -27,8 +28,7 @@ func NewShared(memory int64, threads int, held func(bytes int64)) *Shared {
 }
 
 const (
-	chunksBetween = 2       // chunks between encoder and upload: the one that is filled, and the one behind it
-	runBytes      = 5 << 18 // one of the runs of records that are read ahead of the encoder
+	chunksBetween = 2 // chunks between encoder and upload: the one that is filled, and the one behind it
 )
 
 // need says what a window takes while it is written. A filling window takes nothing: it is a few sums.
@@ -49,8 +49,8 @@ const promisedBytes = 40
 func needOf(memory, threshold int64, readers int, encoder int64) need {
 	n := need{memory: memory, part: min(max(memory/12, upload.MinPart), upload.MaxPart) &^ (stages.ChunkBytes - 1)}
 	n.threshold = min(threshold, 3*n.part)
-	n.readers = int(max(1, min(int64(readers), memory/8/runBytes-1)))
-	n.slot = upload.Memory(n.part, n.threshold) + chunksBetween*stages.ChunkBytes + encoder + int64(n.readers+1)*runBytes
+	n.readers = int(max(1, min(int64(readers), memory/8/rows.BufferBytes-1)))
+	n.slot = upload.Memory(n.part, n.threshold) + chunksBetween*stages.ChunkBytes + encoder + rows.Memory(n.readers)
 	return n
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -23,6 +22,8 @@ type lines struct {
 	day       int64  // the day that date holds
 	date      []byte // YYYY-MM-DDT
 
+	escaped   []byte // the transaction id of the record being written, if that needs it
+	room      rows.Room
 	each      func(stages.Record, error) bool // record, bound once
 	dst       []byte                          // of the append being written
 	next, end int64
@@ -32,8 +33,8 @@ type lines struct {
 
 var _ rows.Formatter = (*lines)(nil)
 
-func newLines() rows.Formatter {
-	l := &lines{}
+func newLines(room rows.Room) rows.Formatter {
+	l := &lines{room: room}
 	l.each = l.record
 	return l
 }
@@ -45,6 +46,7 @@ const (
 	partTS        = `","ts":"`
 	partPayload   = `","payload":`
 	partEnd       = "}\n"
+	partNull      = "null" // no payload
 )
 
 // Append writes the lines of one append, byte for byte as docs/formats.md 7.2 says. The payload is copied, never parsed and
@@ -81,17 +83,32 @@ func (l *lines) record(rec stages.Record, err error) bool {
 		return false
 	}
 	l.next++
-	dst := slices.Grow(l.dst, len(l.prefix)+maxInt+len(partTxID)+len(rec.TxID)+len(l.middle)+len(rec.Payload)+len(partEnd))
+	txID := rec.TxID
+	if !clean(txID) {
+		l.escaped = jsontext.AppendEscaped(l.escaped[:0], txID)
+		txID = l.escaped
+	}
+	lost := l.flags&stages.FlagSealed != 0 && undecryptable(rec.Payload)
+	payload := max(len(rec.Payload), len(partNull))
+	if lost {
+		payload = lossyLen(rec.Payload)
+	}
+	dst := l.dst
+	if need := len(l.prefix) + maxInt + len(partTxID) + len(txID) + len(l.middle) + payload + len(partEnd); cap(dst)-len(dst) < need {
+		if dst, l.err = l.room(dst, need); l.err != nil {
+			return false
+		}
+	}
 	dst = append(dst, l.prefix...)
 	dst = strconv.AppendInt(dst, rec.Offset, 10)
 	dst = append(dst, partTxID...)
-	if clean(rec.TxID) {
-		dst = append(dst, rec.TxID...)
-	} else {
-		dst = jsontext.AppendEscaped(dst, rec.TxID)
-	}
+	dst = append(dst, txID...)
 	dst = append(dst, l.middle...)
-	dst = appendPayload(dst, rec.Payload, l.flags)
+	if lost {
+		dst = appendLossy(dst, rec.Payload)
+	} else {
+		dst = appendPayload(dst, rec.Payload, l.flags)
+	}
 	l.dst = append(dst, partEnd...)
 	return true
 }
@@ -129,12 +146,7 @@ func escapes(s []byte) uint64 {
 // that hold any are looked through.
 func appendPayload(dst, payload []byte, flags uint32) []byte {
 	if len(payload) == 0 {
-		return append(dst, "null"...)
-	}
-	if flags&stages.FlagSealed != 0 && !(utf8.Valid(payload) && json.Valid(payload)) {
-		dst = append(dst, '"')
-		dst = appendLossy(dst, payload)
-		return append(dst, '"')
+		return append(dst, partNull...)
 	}
 	at := len(dst)
 	dst = append(dst, payload...)
@@ -148,18 +160,41 @@ func appendPayload(dst, payload []byte, flags uint32) []byte {
 	return dst
 }
 
-// appendLossy writes stored bytes that nobody could decrypt as the inside of a JSON string, what is not UTF-8 as U+FFFD.
+// undecryptable says that a sealed payload is still the stored bytes: no text that a producer may send.
+func undecryptable(payload []byte) bool {
+	return len(payload) > 0 && !(utf8.Valid(payload) && json.Valid(payload))
+}
+
+// appendLossy writes stored bytes that nobody could decrypt as a JSON string, what is not UTF-8 as U+FFFD.
 func appendLossy(dst, stored []byte) []byte {
+	dst = append(dst, '"')
 	for len(stored) > 0 {
-		r, n := utf8.DecodeRune(stored)
-		if r == utf8.RuneError && n == 1 {
-			dst = utf8.AppendRune(dst, utf8.RuneError)
-		} else {
-			dst = jsontext.AppendEscaped(dst, stored[:n])
-		}
+		var n int
+		dst, n = appendLossyRune(dst, stored)
 		stored = stored[n:]
 	}
-	return dst
+	return append(dst, '"')
+}
+
+// lossyLen is how many bytes appendLossy writes.
+func lossyLen(stored []byte) int {
+	var one [16]byte
+	length := 2
+	for len(stored) > 0 {
+		written, n := appendLossyRune(one[:0], stored)
+		length += len(written)
+		stored = stored[n:]
+	}
+	return length
+}
+
+// appendLossyRune writes the first rune of stored, and returns how many bytes of it that was.
+func appendLossyRune(dst, stored []byte) ([]byte, int) {
+	r, n := utf8.DecodeRune(stored)
+	if r == utf8.RuneError && n == 1 {
+		return utf8.AppendRune(dst, utf8.RuneError), n
+	}
+	return jsontext.AppendEscaped(dst, stored[:n]), n
 }
 
 const dayMicros = 24 * 60 * 60 * 1_000_000

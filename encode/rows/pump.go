@@ -2,21 +2,33 @@ package rows
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"sync"
 
 	"queen/stages"
 )
 
-// runBytes is the length of the frames of one run: what a worker reads and formats at a time.
-const runBytes = 1 << 20
+const (
+	// BufferBytes is the size of a buffer that rows are formatted into.
+	BufferBytes = 5 << 18
+	// runTarget is how many bytes the rows of a run are meant to take when they are formatted: so few that hardly a run needs a second buffer.
+	runTarget = 1 << 20
+	// lineBytes is about what a record takes in a line beside its weight (stages.RecordWeight): names of members, stamp and offset. It is a guess
+	// that says where runs end, and bounds nothing.
+	lineBytes = 40
+)
 
-// keepBytes is the largest buffer that is used again for another run: one huge record must not stay for good.
-const keepBytes = 4 << 20
+// Memory is what Pump holds at most with so many readers, in bytes: a buffer for each, and one that is written. A record that does not fit
+// a buffer comes on top of it, one at a time.
+func Memory(readers int) int64 { return int64(max(readers, 1)+1) * BufferBytes }
+
+// Room makes room for n more bytes behind dst. It returns dst, or an empty buffer in its place when dst is full: then what stood in it is on its way, and
+// it may have waited for that. Its error ends the window, and a formatter returns it as it is.
+type Room func(dst []byte, n int) ([]byte, error)
 
 // Formatter appends the bytes of one append to dst. Each worker has its own, so it may keep scratch space. It must check
-// that the body holds exactly the records that the header names. h is good until Append returns.
+// that the body holds exactly the records that the header names. Before each record it asks Room for what the record takes at most, and appends no
+// more than that. h is good until Append returns.
 type Formatter interface {
 	Append(dst []byte, name string, h *stages.Header, body stages.Body) ([]byte, error)
 }
@@ -24,20 +36,25 @@ type Formatter interface {
 // Pump reads, formats and writes all rows to w, in order. The bytes that w sees do not depend on Readers.
 //
 // Invariants of the loop:
-//   - Appends are cut into runs of about 1 MiB of frames, always at the same places.
+//   - Appends are cut into runs that take about 1 MiB when they are formatted, always at the same places.
 //   - Appends are in order within a run, which its worker sees, and from run to run, which the caller's goroutine sees.
-//   - At most Readers+1 runs are in memory: the one being written and those being read ahead.
-//   - Runs reach w in order, on the caller's goroutine; only reading and formatting is done by the workers.
+//   - A worker formats its run into its buffer. When that is full, or the run ends, it waits until it is the run's turn, and swaps it for the one
+//     that was written last. So there are Readers+1 buffers, whatever a run turns out to take, and no worker waits for a buffer.
+//   - A record that does not fit a buffer is formatted when it is its run's turn and the last such record is written: there is one at a time.
+//   - Runs reach w in order, on the caller's goroutine; only reading and formatting is done by the workers. They take runs in order too, so the run
+//     whose turn it is always has a worker.
 //   - The first error of any worker, of w or of ctx ends the loop at once and is what Pump returns.
 //   - When Pump returns, all its goroutines have ended.
-func Pump(ctx context.Context, w io.Writer, r Rows, newFormatter func() Formatter) error {
+func Pump(ctx context.Context, w io.Writer, r Rows, newFormatter func(Room) Formatter) error {
 	readers := max(r.Readers, 1)
 	ctx, cancel := context.WithCancelCause(ctx)
-	p := &pump{rows: r, tasks: make(chan *run, readers+1), fail: cancel}
+	p := &pump{rows: r, tasks: make(chan *run, readers+1), fail: cancel, written: make(chan []byte, 1)}
+	p.measure()
 	var workers sync.WaitGroup
 	for range readers {
-		f := newFormatter()
-		workers.Go(func() { p.work(ctx, f) })
+		k := &worker{p: p}
+		k.f = newFormatter(func(dst []byte, n int) ([]byte, error) { return k.room(ctx, dst, n) })
+		workers.Go(func() { k.work(ctx) })
 	}
 	err := p.drive(ctx, w, readers+1)
 	if err != nil {
@@ -51,16 +68,36 @@ func Pump(ctx context.Context, w io.Writer, r Rows, newFormatter func() Formatte
 
 type run struct {
 	appends     []stages.Append
-	first, last sequence // what stands at its ends
-	out         []byte
-	seen        byte          // what touch read, so that the loads are not left out
-	done        chan struct{} // gets one value when out is complete
+	first, last sequence   // what stands at its ends, as far as it is formatted
+	seen        byte       // what touch read, so that the loads are not left out
+	pieces      chan piece // what it takes, in order
+}
+
+// piece is some of the formatted rows of a run.
+type piece struct {
+	out []byte
+	end bool // of the run
 }
 
 type pump struct {
-	rows  Rows
-	tasks chan *run
-	fail  context.CancelCauseFunc
+	rows    Rows
+	cut     int64 // bytes of frames that make a run
+	buffer  int   // size of a buffer, bytes
+	tasks   chan *run
+	written chan []byte // to the worker whose piece was taken: the buffer that was written last, nil = none yet
+	large   []byte      // for a record that fits no buffer; of the worker whose turn it is, until it hands it on
+	fail    context.CancelCauseFunc
+}
+
+// measure decides where runs end and how large buffers are. Frames of small records take several times as much when they are formatted.
+func (p *pump) measure() {
+	var frames int64
+	for i := range p.rows.Appends {
+		frames += int64(p.rows.Appends[i].Len)
+	}
+	lines := max(frames, p.rows.List.Weight+lineBytes*p.rows.List.Records)
+	p.cut = int64(runTarget * (float64(frames) / float64(max(lines, 1))))
+	p.buffer = int(min(BufferBytes, lines+lines/4+4<<10)) // a small window takes little
 }
 
 // drive hands runs to the workers, ahead of them at most, and writes each when its turn comes.
@@ -68,36 +105,23 @@ func (p *pump) drive(ctx context.Context, w io.Writer, ahead int) error {
 	rest := p.rows.Appends
 	free := make([]*run, ahead)
 	for i := range free {
-		free[i] = &run{done: make(chan struct{}, 1)}
+		free[i] = &run{pieces: make(chan piece)}
 	}
 	var flight []*run
-	var last sequence
+	o := output{w: w, p: p}
 	for len(rest) > 0 || len(flight) > 0 {
 		for len(rest) > 0 && len(free) > 0 {
 			t := free[len(free)-1]
 			free = free[:len(free)-1]
-			n := cut(rest)
+			n := p.next(rest)
 			t.appends, rest = rest[:n], rest[n:]
+			t.first, t.last = sequence{}, sequence{}
 			flight = append(flight, t)
 			p.tasks <- t // never blocks: its room is that of all runs
 		}
 		t := flight[0]
-		select {
-		case <-t.done:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err := last.follow(t.first, t.last); err != nil {
+		if err := o.write(ctx, t); err != nil {
 			return err
-		}
-		if _, err := w.Write(t.out); err != nil {
-			return err
-		}
-		if t.out = t.out[:0]; cap(t.out) > keepBytes {
-			t.out = nil
 		}
 		flight = append(flight[:0], flight[1:]...)
 		free = append(free, t)
@@ -105,75 +129,56 @@ func (p *pump) drive(ctx context.Context, w io.Writer, ahead int) error {
 	return nil
 }
 
-// cut returns how many of the appends make the next run: at least one.
-func cut(appends []stages.Append) int {
+// next returns how many of the appends make the next run: at least one.
+func (p *pump) next(appends []stages.Append) int {
 	var length int64
 	for i := range appends {
-		if length += int64(appends[i].Len); length >= runBytes {
-			return i + 1
+		if length += int64(appends[i].Len); length > p.cut && i > 0 {
+			return i
 		}
 	}
 	return len(appends)
 }
 
-func (p *pump) work(ctx context.Context, f Formatter) {
-	for t := range p.tasks {
+// output is where the runs go.
+type output struct {
+	w     io.Writer
+	p     *pump
+	last  sequence
+	spare []byte // what was written last
+}
+
+// write writes a run, piece by piece.
+func (o *output) write(ctx context.Context, t *run) error {
+	for begun := false; ; begun = true {
+		var next piece
+		select {
+		case next = <-t.pieces:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if cap(next.out) <= o.p.buffer { // else it has no other in its place
+			o.p.written <- o.spare // first of all, since who handed the piece on waits for it and for nothing else
+			o.spare = next.out[:0]
+		}
 		if ctx.Err() != nil {
-			continue
+			return context.Cause(ctx)
 		}
-		// A panic below ends this window and not the broker.
-		if err := stages.Guard(func() error { return p.format(ctx, f, t) }); err != nil {
-			p.fail(err)
-			continue
+		if !begun {
+			if err := o.last.follow(t.first, t.first); err != nil {
+				return err
+			}
 		}
-		t.done <- struct{}{}
-	}
-}
-
-// touchNames is how many names are looked at together: with many partitions each lies somewhere else in memory, and so their cache misses
-// overlap.
-const touchNames = 32
-
-// touch loads a byte of the names of the next appends.
-func (t *run) touch(parts []stages.Part, i int) {
-	for _, a := range t.appends[i:min(i+touchNames, len(t.appends))] {
-		if name := parts[a.Part].Name; name != "" {
-			t.seen ^= name[0]
+		if next.end {
+			o.last = t.last
+		}
+		if len(next.out) > 0 {
+			if _, err := o.w.Write(next.out); err != nil {
+				return err
+			}
+		}
+		if next.end {
+			return nil
 		}
 	}
-}
-
-// format reads and formats one run.
-func (p *pump) format(ctx context.Context, f Formatter, t *run) error {
-	next := 0
-	var at sequence
-	var h stages.Header // one for all appends: it is handed on by its address
-	err := p.rows.Read(ctx, t.appends, func(i int, body stages.Body) error {
-		if i != next || i >= len(t.appends) {
-			return fmt.Errorf("read appends: got append %d of %d, expected %d: %w", i, len(t.appends), next, stages.ErrDamaged)
-		}
-		if i%touchNames == 0 {
-			t.touch(p.rows.List.Parts, i)
-		}
-		part := &p.rows.List.Parts[t.appends[i].Part]
-		h = body.Header()
-		if h.Partition != part.ID || h.Count < 1 {
-			return fmt.Errorf("read append %d of partition %d (%q): got %d records of partition %d: %w", i, part.ID, part.Name, h.Count, h.Partition, stages.ErrDamaged)
-		}
-		if err := at.next(part.Name, &h); err != nil {
-			return err
-		}
-		if i == 0 {
-			t.first = at
-		}
-		var err error
-		t.out, err = f.Append(t.out, part.Name, &h, body)
-		next++
-		return err
-	})
-	if err == nil && next != len(t.appends) {
-		err = fmt.Errorf("read appends: got %d of %d: %w", next, len(t.appends), stages.ErrDamaged)
-	}
-	t.last = at
-	return err
 }

@@ -78,7 +78,7 @@ var table = []mutation{
 	},
 	{
 		invariant: set, why: "a read that comes up short is taken for the whole window",
-		file: "encode/rows/pump.go", old: "if err == nil && next != len(t.appends) {", new: "if false {",
+		file: "encode/rows/worker.go", old: "if err == nil && next != len(t.appends) {", new: "if false {",
 		pkg: "sink", test: "TestShortReadFailsTheWindow", says: "lost: record",
 	},
 	{
