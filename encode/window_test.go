@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -101,6 +102,33 @@ func TestMappedAndReadBytes(t *testing.T) {
 		if sums[0] != sums[1] || sums[0] != sums[2] {
 			t.Errorf("%s: mapped, read, in memory: %v", f.Ext(), sums)
 		}
+	}
+}
+
+// A window of one append a partition is listed and sorted in what its appends and partitions are charged, garbage counted. Names are the state's.
+func TestListingMemory(t *testing.T) {
+	const n = 100_000
+	s := stored(t, segment.Options{FS: vfs.Default, Dir: t.TempDir()}, n, 1, n)
+	names := make([]string, n+1)
+	for i := range names {
+		names[i] = fmt.Sprintf("cust-%06d", i)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	list, err := s.View(1).List(t.Context(), stages.Beginning, 1<<62)
+	for i := range list.Parts {
+		list.Parts[i].Name = names[list.Parts[i].ID]
+	}
+	sorted := window.Sort(list)
+	runtime.ReadMemStats(&after)
+	if err != nil || len(sorted) != n || len(list.Parts) != n {
+		t.Fatal(err, len(sorted), len(list.Parts))
+	}
+	if cap(list.Parts) != n {
+		t.Errorf("room for %d partitions, there are %d", cap(list.Parts), n)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > n*(stages.AppendBytes+stages.PartBytes)+64<<10 {
+		t.Errorf("%d bytes an append of its own partition, charged are %d and %d", took/n, stages.AppendBytes, stages.PartBytes)
 	}
 }
 

@@ -111,8 +111,9 @@ type Part struct {
 	Name string
 }
 
-// PartBytes is what one partition of a listing takes at most, in bytes, its sort's scratch included.
-const PartBytes = 80
+// PartBytes is what one partition of a listing costs at most in memory, bytes: the Part, and 48 more while the listing is made (what finds partitions
+// by their ids, when those lie far apart) or sorted. The bytes of its name are not among them: they are the broker's, Name refers to them.
+const PartBytes = 24 + 48
 
 // Listing is the content of window K as one view of this node's applied state shows it, a view in which the intent of K is
 // the open one (design invariant 2). All stamps obey Start <= TS < End. Within a queue, stamp order is the order of places, (Seg, Off):

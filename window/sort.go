@@ -2,7 +2,6 @@ package window
 
 import (
 	"cmp"
-	"encoding/binary"
 	"slices"
 
 	"queen/stages"
@@ -13,8 +12,9 @@ import (
 // falls but between incarnations of one name, and within a name (Seg, Off) rises.
 //
 // It works in place: the result is l.Appends itself, l.Parts is changed in place too, and beside them 4 bytes an append (stages.AppendBytes)
-// and some 60 bytes a partition are held while it runs. Within a partition, stamp order is the order of places, which is that of a listing; so
-// ranking the names and one stable counting sort by rank is all of the work. A listing in another order comes out right too, only slower.
+// and 36 bytes a partition (stages.PartBytes) are held while it runs. Within a partition, stamp order is the order of places, which is that of
+// a listing; so ranking the names and one stable counting sort by rank is all of the work. A listing in another order comes out right too, only
+// slower.
 func Sort(l stages.Listing) []stages.Append {
 	now, ranks := rank(l)
 	next, inOrder := count(l.Appends, now, ranks)
@@ -32,21 +32,50 @@ func comparePlaces(a, b stages.Append) int {
 	return cmp.Or(cmp.Compare(a.Seg, b.Seg), cmp.Compare(a.Off, b.Off))
 }
 
-// named is a partition while the names are sorted: eight bytes of its name behind what all names begin with, and where it was.
+// named is a partition while the names are sorted: eight bytes of its name behind what all names begin with, and where it was. The key is no
+// integer because those would take 16 bytes together.
 type named struct {
-	key uint64
+	key [8]byte
 	at  uint32
 }
 
 // rank sorts the partitions by name and id, and returns where each is now, and the rank of the name of each that is there. Names of many
-// partitions mostly differ in a few bytes behind a common prefix, so most of the work is to sort integers.
+// partitions mostly differ in a few bytes behind a common prefix, so most of the work is to sort keys.
 func rank(l stages.Listing) (now, ranks []uint32) {
-	common := commonPrefix(l.Parts)
-	order := make([]named, len(l.Parts))
-	for i, p := range l.Parts {
-		var key [8]byte
-		copy(key[:], p.Name[common:])
-		order[i] = named{binary.BigEndian.Uint64(key[:]), uint32(i)}
+	order := sortNames(l.Parts)
+	now, ranks = make([]uint32, len(order)), make([]uint32, len(order))
+	for i, o := range order {
+		now[o.at] = uint32(i)
+	}
+	gather(l.Parts, order)
+	for i := 1; i < len(ranks); i++ {
+		ranks[i] = ranks[i-1]
+		if l.Parts[i].Name != l.Parts[i-1].Name {
+			ranks[i]++
+		}
+	}
+	return now, ranks
+}
+
+// gather moves the partitions to their places, following the cycles; order is used up.
+func gather(parts []stages.Part, order []named) {
+	for i := range order {
+		first, at := parts[i], i
+		for from := int(order[at].at); from != i; from = int(order[at].at) {
+			parts[at], order[at].at = parts[from], uint32(at)
+			at = from
+		}
+		parts[at], order[at].at = first, uint32(at)
+	}
+}
+
+// sortNames says where the partitions were that come first, second and so on by name and id.
+func sortNames(parts []stages.Part) []named {
+	common := commonPrefix(parts)
+	order := make([]named, len(parts))
+	for i := range parts {
+		copy(order[i].key[:], parts[i].Name[common:])
+		order[i].at = uint32(i)
 	}
 	order = sortKeys(order)
 	for first, i := 0, 1; i <= len(order); i++ {
@@ -54,40 +83,30 @@ func rank(l stages.Listing) (now, ranks []uint32) {
 			continue
 		}
 		slices.SortFunc(order[first:i], func(a, b named) int {
-			p, q := &l.Parts[a.at], &l.Parts[b.at]
+			p, q := &parts[a.at], &parts[b.at]
 			return cmp.Or(cmp.Compare(p.Name, q.Name), cmp.Compare(p.ID, q.ID))
 		})
 		first = i
 	}
-	sorted := make([]stages.Part, len(order))
-	now, ranks = make([]uint32, len(order)), make([]uint32, len(order))
-	for i, o := range order {
-		sorted[i], now[o.at] = l.Parts[o.at], uint32(i)
-		if i > 0 {
-			ranks[i] = ranks[i-1]
-			if sorted[i].Name != sorted[i-1].Name {
-				ranks[i]++
-			}
-		}
-	}
-	copy(l.Parts, sorted)
-	return now, ranks
+	return order
 }
 
 // sortKeys sorts by key, byte by byte from the last one on, and leaves out the bytes that are the same in all.
 func sortKeys(order []named) []named {
-	var differs uint64
-	for _, o := range order {
-		differs |= o.key ^ order[0].key
+	var differs [8]byte
+	for i := range order {
+		for b := range differs {
+			differs[b] |= order[i].key[b] ^ order[0].key[b]
+		}
 	}
 	other := make([]named, len(order))
-	for shift := 0; shift < 64; shift += 8 {
-		if byte(differs>>shift) == 0 {
+	for b := 7; b >= 0; b-- {
+		if differs[b] == 0 {
 			continue
 		}
 		var next [256]uint32
-		for _, o := range order {
-			next[byte(o.key>>shift)]++
+		for i := range order {
+			next[order[i].key[b]]++
 		}
 		at := uint32(0)
 		for i, n := range next {
@@ -95,9 +114,8 @@ func sortKeys(order []named) []named {
 			at += n
 		}
 		for _, o := range order {
-			b := byte(o.key >> shift)
-			other[next[b]] = o
-			next[b]++
+			other[next[o.key[b]]] = o
+			next[o.key[b]]++
 		}
 		order, other = other, order
 	}

@@ -26,7 +26,7 @@ func (v View) List(ctx context.Context, from, before stages.Micros) (stages.List
 	if err != nil {
 		return stages.Listing{}, err
 	}
-	return l.list, nil
+	return l.done(), nil
 }
 
 // Pick makes a listing of a few appends, so that their bodies can be read. They are of one queue, and of one generation of the store.
@@ -38,13 +38,14 @@ func Pick(queue stages.QueueID, headers []stages.Header) stages.Listing {
 		e = appendEntry(e[:0], head{partition: h.Partition, ts: h.TS, base: h.Base, count: h.Count, weight: h.Weight, flags: h.Flags}, h.Ref.Off, h.Ref.Len)
 		l.add(h.Ref.Seg, e)
 	}
-	return l.list
+	return l.done()
 }
 
 // lister turns entries into a listing.
 type lister struct {
-	list   stages.Listing
+	list   stages.Listing // without Parts, until it is done
 	seen   places
+	parts  uint32   // partitions seen
 	begins uint32   // checksum of what all frames of the queue begin with: magic and queue
 	shown  [40]byte // what stands behind it in a header: partition id to length of the body
 }
@@ -71,14 +72,23 @@ func (l *lister) add(seg uint32, entries []byte) {
 		id := entryPartition(e)
 		part, ok := l.seen.get(id)
 		if !ok {
-			part = uint32(len(list.Parts))
-			list.Parts = append(list.Parts, stages.Part{ID: id})
+			part = l.parts
+			l.parts++
 			l.seen.set(id, part)
 		}
 		list.Records += int64(entryCount(e))
 		list.Weight += int64(entryWeight(e))
 		list.Appends = append(list.Appends, stages.Append{Part: part, Seg: seg, Off: entryOff(e), Len: entryFrame(e), Sum: l.sum(e)})
 	}
+}
+
+// done returns the listing. Its Parts are made last: only then it is known how many there are, and what was seen says which.
+func (l *lister) done() stages.Listing {
+	if l.parts > 0 {
+		l.list.Parts = make([]stages.Part, l.parts)
+		l.seen.each(func(id stages.PartitionID, at uint32) { l.list.Parts[at].ID = id })
+	}
+	return l.list
 }
 
 // sum is the fingerprint of the frame that an entry describes: what decodeHead finds in the frame itself.
@@ -177,19 +187,27 @@ func (p *places) get(id stages.PartitionID) (uint32, bool) {
 
 func (p *places) set(id stages.PartitionID, at uint32) {
 	if p.far == nil && !p.reach(id) {
-		p.far = make(map[stages.PartitionID]uint32)
-		for i, at := range p.table {
-			if at != 0 {
-				p.far[p.low+stages.PartitionID(i)] = at - 1
-			}
-		}
-		p.table = nil
+		far := make(map[stages.PartitionID]uint32)
+		p.each(func(id stages.PartitionID, at uint32) { far[id] = at })
+		p.far, p.table = far, nil
 	}
 	if p.far != nil {
 		p.far[id] = at
 		return
 	}
 	p.table[id-p.low] = at + 1
+}
+
+// each calls fn with all that is set, in no order.
+func (p *places) each(fn func(id stages.PartitionID, at uint32)) {
+	for i, at := range p.table {
+		if at != 0 {
+			fn(p.low+stages.PartitionID(i), at-1)
+		}
+	}
+	for id, at := range p.far {
+		fn(id, at)
+	}
 }
 
 // reach makes the table reach to id, with room on that side for as much again, and says whether it could.

@@ -3,6 +3,7 @@ package segment
 import (
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 	"unsafe"
@@ -16,6 +17,39 @@ import (
 func TestAppendBytes(t *testing.T) {
 	if n := unsafe.Sizeof(stages.Append{}); n+4 != stages.AppendBytes {
 		t.Errorf("an append takes %d bytes, and 4 more while it is sorted: AppendBytes is %d", n, stages.AppendBytes)
+	}
+}
+
+// Partitions cost no more than the budget is told when their ids lie so far apart that a map has to find them: what is held when the listing is
+// done is the map, and the Parts beside it.
+func TestPartBytes(t *testing.T) {
+	if n := unsafe.Sizeof(stages.Part{}); n >= stages.PartBytes {
+		t.Errorf("a partition takes %d bytes: PartBytes is %d", n, stages.PartBytes)
+	}
+	for _, n := range []int{20_000, 50_000, 100_000, 160_000, 230_000} {
+		heap := func() int64 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return int64(m.HeapAlloc)
+		}
+		l := newLister(1, 1, n)
+		before := heap()
+		var e []byte
+		for i := range n {
+			e = appendEntry(e[:0], head{partition: stages.PartitionID(i * 1000), count: 1}, 0, frameHeaderLen+5)
+			l.add(1, e)
+		}
+		list := l.done()
+		held := heap() - before
+		if len(list.Parts) != n || l.seen.far == nil || list.Parts[n-1].ID != stages.PartitionID((n-1)*1000) {
+			t.Fatal(len(list.Parts), l.seen.far == nil)
+		}
+		if held > int64(n)*stages.PartBytes {
+			t.Errorf("%d partitions: %d bytes for each, charged are %d", n, held/int64(n), stages.PartBytes)
+		}
+		runtime.KeepAlive(l)
+		runtime.KeepAlive(list)
 	}
 }
 
