@@ -14,13 +14,13 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"queen/broker/snapshot"
+	"queen/internal/durable"
 )
 
 // Names in the data folder (docs/formats.md section 1).
 const (
 	formatFile  = "FORMAT"
-	formatTemp  = "FORMAT.tmp"
+	formatTemp  = formatFile + durable.TempExt
 	lockFile    = "LOCK"
 	raftDir     = "raft"
 	stateDir    = "state"
@@ -124,7 +124,7 @@ func parseFormat(dir, text string) (seed [16]byte, err error) {
 
 // writeFormat puts FORMAT in place so that a crash leaves the whole file or what was there before.
 func writeFormat(disk vfs.FS, dir, line string, seed [16]byte) error {
-	return snapshot.WriteFile(disk, dir, formatFile, fmt.Appendf(nil, "%s\nseed %x\n", line, seed))
+	return durable.WriteFile(disk, dir, formatFile, fmt.Appendf(nil, "%s\nseed %x\n", line, seed))
 }
 
 // sayLogIsCut marks the folder for binaries that need the whole raft log, before it is cut for the first time: the copies first.
@@ -149,17 +149,6 @@ func sayLogIsCut(disk vfs.FS, dir string) error {
 	return nil
 }
 
-func syncDir(disk vfs.FS, dir string) error {
-	d, err := disk.OpenDir(dir)
-	if err != nil {
-		return fmt.Errorf("data folder: %w", err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
-		return fmt.Errorf("sync %s: %w", dir, err)
-	}
-	return nil
-}
-
 func readFile(disk vfs.FS, name string) (string, error) {
 	f, err := disk.Open(name)
 	if err != nil {
@@ -178,7 +167,7 @@ func makeFolder(disk vfs.FS, dir string) error {
 	if err := disk.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("data folder: %w", err)
 	}
-	return syncDir(disk, filepath.Dir(dir))
+	return durable.SyncDir(disk, filepath.Dir(dir))
 }
 
 // makeParts makes the folders inside it and the copies of FORMAT in them, durably: a raft log that is synced in a folder whose own
@@ -189,7 +178,7 @@ func makeParts(disk vfs.FS, dir string, seed [16]byte) error {
 			return fmt.Errorf("data folder: %w", err)
 		}
 	}
-	if err := syncDir(disk, dir); err != nil {
+	if err := durable.SyncDir(disk, dir); err != nil {
 		return err
 	}
 	for _, part := range ownParts() {

@@ -11,6 +11,7 @@ import (
 	"queen/broker/segment"
 	"queen/broker/snapshot"
 	"queen/broker/state"
+	"queen/internal/durable"
 )
 
 // findSnapshots looks which snapshots there are, and returns the newest that is whole. One that is broken is named; while state and log
@@ -66,7 +67,7 @@ func (b *Broker) restore(whole *snapshot.Found, why error, seed [16]byte) error 
 	}
 	b.o.Log.Warn().AnErr("why", why).Str("snapshot", whole.Dir).Uint64("last_entry", last).
 		Msg("state and segments are replaced from a snapshot, the raft log has the rest")
-	if err := snapshot.WriteFile(b.disk, b.o.Dir, restoreFile, []byte(whole.Name+"\n")); err != nil {
+	if err := durable.WriteFile(b.disk, b.o.Dir, restoreFile, []byte(whole.Name+"\n")); err != nil {
 		return err
 	}
 	if err := b.putInPlace(whole); err != nil {
@@ -127,16 +128,16 @@ func (b *Broker) putInPlace(whole *snapshot.Found) error {
 	if err != nil {
 		return fmt.Errorf("data folder: %w", err)
 	}
-	if err := snapshot.WriteFile(b.disk, segmentsAt, formatFile, []byte(text)); err != nil {
+	if err := durable.WriteFile(b.disk, segmentsAt, formatFile, []byte(text)); err != nil {
 		return err
 	}
-	if err := syncDir(b.disk, b.o.Dir); err != nil {
+	if err := durable.SyncDir(b.disk, b.o.Dir); err != nil {
 		return err
 	}
 	if err := b.disk.Remove(filepath.Join(b.o.Dir, restoreFile)); err != nil {
 		return fmt.Errorf("data folder: %w", err)
 	}
-	return syncDir(b.disk, b.o.Dir)
+	return durable.SyncDir(b.disk, b.o.Dir)
 }
 
 // finishRestore goes on with what a process that stopped had begun.

@@ -11,6 +11,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"golang.org/x/sync/errgroup"
+
+	"queen/internal/durable"
 )
 
 // noLinks is a disk without hard links.
@@ -108,7 +110,7 @@ func TestPowerLossInARestore(t *testing.T) {
 			for _, part := range gone {
 				must(t, c.disk.RemoveAll("/data/"+part))
 			}
-			must(t, syncDir(c.disk, "/data"))
+			must(t, durable.SyncDir(c.disk, "/data"))
 			begun := false
 			c.whole = func() bool { // pebble opens the state when RESTORE is gone
 				_, err := c.disk.Stat("/data/" + restoreFile)

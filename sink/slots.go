@@ -27,9 +27,8 @@ func NewShared(memory int64, threads int, held func(bytes int64)) *Shared {
 		formats: encode.NewRegistry()}
 }
 
-const (
-	chunksBetween = 2 // chunks between encoder and upload: the one that is filled, and the one behind it
-)
+// chunksBetween is how many chunks are between encoder and upload: the one that is filled, and the one behind it.
+const chunksBetween = 2
 
 // need says what a window takes while it is written. A filling window takes nothing: it is a few sums.
 type need struct {
@@ -132,8 +131,8 @@ func (s *slot) Give() {
 	s.held = 0
 }
 
-// permits bound how many windows are encoded at once, by all sinks of a process. One is held while an encoder makes bytes and reads bodies for them, and not while they wait
-// for the upload. Who holds one waits for nothing but the log; who waits for one may hold a slot, which nobody needs to give a permit back. So
+// permits bound how many windows are encoded at once, by all sinks of a process. One is held while an encoder makes bytes and reads bodies for
+// them, and not while they wait for the upload. Who holds one waits for nothing but the log; who waits for one may hold a slot, which nobody needs to give a permit back. So
 // there is no circle. Bytes do not depend on it: an encoder stands still and goes on.
 type permits struct{ free semaphore }
 

@@ -51,7 +51,8 @@ func (a Align) floor(t stages.Micros) stages.Micros {
 
 // Cutter is the window stage of one queue: Batches in, Windows out. It is pure: no clock, no I/O, no goroutine.
 //
-// A window fills without a pipeline (Fill) and is cut in one (Do). What is kept does not grow with the window: for the open window the sums over the appends strictly below the ceiling, and beside them
+// A window fills without a pipeline (Fill) and is cut in one (Do). What is kept does not grow with the window: for the open window the sums
+// over the appends strictly below the ceiling, and beside them
 // one (stamp, weight, count) for each stamp at or above the ceiling. A source that never hands on more than it says in its ceiling leaves
 // at most one such stamp, the one it is in the middle of. This works because every closing rule can be decided at the moment a new
 // stamp turns up, from the sums below it.

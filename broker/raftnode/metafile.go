@@ -17,12 +17,12 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 
 	"queen/broker/command/wire"
+	"queen/internal/durable"
 )
 
 // The meta file (docs/formats.md section 1.2).
 const (
 	metaName    = "meta"
-	metaTemp    = "meta.tmp"
 	metaMagic   = "QUEENMET"
 	metaVersion = 1
 	metaHeader  = 16
@@ -96,36 +96,10 @@ func (m *metaFile) replace(s types.PersistentState, stable map[string][]byte) er
 	if m.path == "" {
 		return errMetaClosed
 	}
-	if err := m.write(encodeMeta(s, stable)); err != nil {
+	if err := durable.WriteFile(m.fs, m.dir, metaName, encodeMeta(s, stable)); err != nil {
 		return err
 	}
 	m.state, m.stable = s, stable
-	return nil
-}
-
-func (m *metaFile) write(text []byte) error {
-	temp := m.fs.PathJoin(m.dir, metaTemp)
-	f, err := m.fs.Create(temp, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return fmt.Errorf("create %s: %w", temp, err)
-	}
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", temp, err)
-	}
-	if err := m.fs.Rename(temp, m.path); err != nil {
-		return fmt.Errorf("rename %s: %w", temp, err)
-	}
-	d, err := m.fs.OpenDir(m.dir)
-	if err != nil {
-		return fmt.Errorf("sync %s: %w", m.dir, err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
-		return fmt.Errorf("sync %s: %w", m.dir, err)
-	}
 	return nil
 }
 

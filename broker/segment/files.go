@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"queen/internal/durable"
 	"queen/stages"
 )
 
@@ -19,7 +20,7 @@ const writeCategory vfs.DiskWriteCategory = "queen-segment"
 const (
 	segmentExt = ".seg"
 	indexExt   = ".idx"
-	tempExt    = ".tmp"
+	tempExt    = durable.TempExt
 )
 
 func segmentName(seg uint32) string { return fmt.Sprintf("%08x%s", seg, segmentExt) }
@@ -227,38 +228,13 @@ func (s *Store) closeDone() error {
 	return errors.Join(errs...)
 }
 
-func (s *Store) syncDir(dir string) error {
-	d, err := s.o.FS.OpenDir(dir)
-	if dir == "." && errors.Is(err, fs.ErrNotExist) {
-		d, err = s.o.FS.OpenDir("/") // a vfs in memory has no working folder but its root
-	}
-	if err != nil {
-		return fmt.Errorf("sync folder %s: %w", dir, err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
-		return fmt.Errorf("sync folder %s: %w", dir, err)
-	}
-	return nil
-}
+func (s *Store) syncDir(dir string) error { return durable.SyncDir(s.o.FS, dir) }
 
 // writeFile writes a whole file of the queue's folder so that after a crash it is there with all its bytes, or not at all;
 // the folder is left to the next Sync.
 func (s *Store) writeFile(q *queueLog, name string, data []byte) error {
-	path := s.o.FS.PathJoin(q.dir, name)
-	temp := path + tempExt
-	f, err := s.o.FS.Create(temp, writeCategory)
-	if err != nil {
-		return fmt.Errorf("create %s: %w", temp, err)
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", temp, err)
-	}
-	if err := s.o.FS.Rename(temp, path); err != nil {
-		return fmt.Errorf("rename %s: %w", temp, err)
+	if err := durable.Replace(s.o.FS, q.dir, name, data, writeCategory); err != nil {
+		return err
 	}
 	s.markDir(q.dir)
 	return nil

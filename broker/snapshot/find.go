@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"queen/internal/durable"
 )
 
 // newName is the folder of a snapshot that is being taken.
@@ -165,16 +167,5 @@ func Clean(disk vfs.FS, root, keep string) error {
 	if !removed {
 		return nil
 	}
-	return syncDir(disk, root)
-}
-
-func syncDir(disk vfs.FS, dir string) error {
-	d, err := disk.OpenDir(dir)
-	if err != nil {
-		return fmt.Errorf("sync %s: %w", dir, err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
-		return fmt.Errorf("sync %s: %w", dir, err)
-	}
-	return nil
+	return durable.SyncDir(disk, root)
 }

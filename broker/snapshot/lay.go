@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"queen/broker/segment"
+	"queen/internal/durable"
 )
 
 // Lay lays a snapshot out as a state and segments in two empty folders, durably: hard links of what is never changed, copies of the rest.
@@ -35,7 +36,7 @@ func Lay(disk vfs.FS, f Found, stateDir, segmentsDir string) error {
 			return fmt.Errorf("lay out %s: %w", from, err)
 		}
 	}
-	if err := syncDir(disk, stateDir); err != nil {
+	if err := durable.SyncDir(disk, stateDir); err != nil {
 		return err
 	}
 	return segment.Unlink(disk, disk.PathJoin(f.Dir, segmentsName), links, segmentsDir)

@@ -16,7 +16,6 @@ const (
 	stateName    = "state"
 	segmentsName = "segments"
 
-	tempExt   = ".tmp"
 	firstLine = "queen snapshot 1"
 )
 

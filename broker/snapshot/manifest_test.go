@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"queen/internal/durable"
 )
 
 func example() *Manifest {
@@ -98,7 +100,7 @@ func TestPinned(t *testing.T) {
 	if n != 12345 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
-	if err := WriteFile(disk, "/state", "000008.sst", []byte("x")); err != nil {
+	if err := durable.WriteFile(disk, "/state", "000008.sst", []byte("x")); err != nil {
 		t.Fatal(err)
 	}
 	if n, err = example().Pinned(disk, "/state"); n != 0 || err != nil {

@@ -14,6 +14,7 @@ import (
 	"queen/broker/raftnode"
 	"queen/broker/segment"
 	"queen/broker/state"
+	"queen/internal/durable"
 )
 
 // Source is what a snapshot is taken of: a node that runs.
@@ -73,7 +74,7 @@ func (s Source) begin() error {
 		if err := s.FS.MkdirAll(s.Root, 0o755); err != nil {
 			return fmt.Errorf("make %s: %w", s.Root, err)
 		}
-		if err := syncDir(s.FS, s.FS.PathDir(s.Root)); err != nil {
+		if err := durable.SyncDir(s.FS, s.FS.PathDir(s.Root)); err != nil {
 			return err
 		}
 	} else if err != nil {
@@ -103,7 +104,7 @@ func (s Source) linkSegments(dir string, tails []state.QueueTail, m *Manifest) e
 			m.Files = append(m.Files, File{Path: segmentsName + "/" + l.Name, Length: l.Length})
 		}
 	}
-	return syncDir(s.FS, folder)
+	return durable.SyncDir(s.FS, folder)
 }
 
 // listState adds pebble's files and FORMAT. Those that are the snapshot's own are synced here, whatever pebble did.
@@ -129,7 +130,7 @@ func (s Source) listState(dir string, m *Manifest) error {
 	}
 	f.Path = formatName
 	m.Files = append(m.Files, f)
-	return syncDir(s.FS, s.FS.PathJoin(dir, stateName))
+	return durable.SyncDir(s.FS, s.FS.PathJoin(dir, stateName))
 }
 
 // linked says whether a file of the state is one that pebble never changes and the snapshot shares with it.
@@ -161,7 +162,7 @@ func (s Source) describe(path string) (File, error) {
 
 // finish makes the snapshot one that counts.
 func (s Source) finish(dir string, m *Manifest) error {
-	if err := WriteFile(s.FS, dir, manifestName, m.encode()); err != nil {
+	if err := durable.WriteFile(s.FS, dir, manifestName, m.encode()); err != nil {
 		return err
 	}
 	to := s.FS.PathJoin(s.Root, folderName(m.Applied))
@@ -171,25 +172,5 @@ func (s Source) finish(dir string, m *Manifest) error {
 	if err := s.FS.Rename(dir, to); err != nil {
 		return fmt.Errorf("snapshot: %w", err)
 	}
-	return syncDir(s.FS, s.Root)
-}
-
-// WriteFile puts a small file in place, durably, so that a crash leaves the whole file or what was there before.
-func WriteFile(disk vfs.FS, dir, name string, text []byte) error {
-	temp := disk.PathJoin(dir, name+tempExt)
-	f, err := disk.Create(temp, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return fmt.Errorf("create %s: %w", temp, err)
-	}
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", temp, err)
-	}
-	if err := disk.Rename(temp, disk.PathJoin(dir, name)); err != nil {
-		return fmt.Errorf("rename %s: %w", temp, err)
-	}
-	return syncDir(disk, dir)
+	return durable.SyncDir(s.FS, s.Root)
 }
