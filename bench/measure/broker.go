@@ -48,6 +48,19 @@ func (b *Bench) start(ctx context.Context, dir string, settings map[string]strin
 	return b.launch(ctx, dir, settings, "", b.Queen)
 }
 
+// startReady starts a broker and waits until it serves.
+func (b *Bench) startReady(ctx context.Context, dir string, settings map[string]string) (*broker, error) {
+	q, err := b.start(ctx, dir, settings)
+	if err != nil {
+		return nil, err
+	}
+	if err := q.ready(ctx); err != nil {
+		q.Kill()
+		return nil, err
+	}
+	return q, nil
+}
+
 // startInside runs the same broker inside this program (role serve), which can be profiled and counts its goroutines.
 func (b *Bench) startInside(ctx context.Context, dir string, settings map[string]string) (*broker, error) {
 	if b.Profile == "" {

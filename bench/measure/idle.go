@@ -128,14 +128,11 @@ func mostGoroutines(lines []string) (int, error) {
 
 // rest starts a broker, waits until its sink, if it has one, has all queues, and then looks on.
 func (b *Bench) rest(ctx context.Context, dir string, settings map[string]string) (o quiet, err error) {
-	q, err := b.start(ctx, dir, settings)
+	q, err := b.startReady(ctx, dir, settings)
 	if err != nil {
 		return o, err
 	}
 	defer q.Kill()
-	if err := q.ready(ctx); err != nil {
-		return o, err
-	}
 	if settings != nil {
 		if err := adopted(ctx, q, b.Sizes.IdleQueues); err != nil {
 			return o, err

@@ -60,14 +60,11 @@ func (b *Bench) lag(ctx context.Context) (err error) {
 
 // lagOnce watches a queue that nothing comes into any more and one that is pushed to all the time, from the first window of the second on.
 func (b *Bench) lagOnce(ctx context.Context, s *store, dir string, settings map[string]string, records int64, run int) (o lags, err error) {
-	q, err := b.start(ctx, dir, settings)
+	q, err := b.startReady(ctx, dir, settings)
 	if err != nil {
 		return o, err
 	}
 	defer q.Kill()
-	if err := q.ready(ctx); err != nil {
-		return o, err
-	}
 	if _, err := mirror(ctx, q, fill.Queue, records, lagLimit); err != nil {
 		return o, err
 	}

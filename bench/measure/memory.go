@@ -118,14 +118,11 @@ func (b *Bench) memoryOf(ctx context.Context, s *store, perAppend int) (err erro
 
 // warmLog opens and closes a folder once: the first start after a log was made has work that later ones do not.
 func (b *Bench) warmLog(ctx context.Context, dir string) error {
-	q, err := b.start(ctx, dir, nil)
+	q, err := b.startReady(ctx, dir, nil)
 	if err != nil {
 		return err
 	}
 	defer q.Kill()
-	if err := q.ready(ctx); err != nil {
-		return err
-	}
 	return q.Stop(stopLimit)
 }
 

@@ -61,14 +61,11 @@ func (b *Bench) loadArgs(q *broker, spread, rate, run int, warm, duration time.D
 func (b *Bench) pushOnce(ctx context.Context, spread, run int) (r load.Result, profile string, err error) {
 	dir := b.folder("data")
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	q, err := b.start(ctx, dir, nil)
+	q, err := b.startReady(ctx, dir, nil)
 	if err != nil {
 		return r, "", err
 	}
 	defer q.Kill()
-	if err := q.ready(ctx); err != nil {
-		return r, "", err
-	}
 	q.profiling(true)
 	if err := b.helper(ctx, &r, b.loadArgs(q, spread, 0, run, pushWarm, b.Sizes.Push)...); err != nil {
 		return r, "", errors.Join(err, fmt.Errorf("the broker's last lines: %q", tail(q.Lines(), 5)))
@@ -153,14 +150,11 @@ const busyWarm = 200 * time.Millisecond
 // besideSink pushes from the sink's start until the backlog is mirrored.
 func (b *Bench) besideSink(ctx context.Context, s *store, dir string, records int64, run int) (r load.Result, err error) {
 	settings := with(sinkOn(s, "busy"+strconv.Itoa(run)), "QUEEN_S3_TARGET_MB", strconv.Itoa(b.Sizes.TargetMB))
-	q, err := b.start(ctx, dir, settings)
+	q, err := b.startReady(ctx, dir, settings)
 	if err != nil {
 		return r, err
 	}
 	defer q.Kill()
-	if err := q.ready(ctx); err != nil {
-		return r, err
-	}
 	p, err := child.Start(ctx, b.Self, b.loadArgs(q, 1, b.Sizes.Rate, 2*run+1, busyWarm, b.backfillLimit()), environ(nil), nil)
 	if err != nil {
 		return r, err
@@ -178,14 +172,11 @@ func (b *Bench) besideSink(ctx context.Context, s *store, dir string, records in
 
 // alone pushes the same to the same folder without a sink, for as long.
 func (b *Bench) alone(ctx context.Context, dir string, run int, duration time.Duration) (r load.Result, err error) {
-	q, err := b.start(ctx, dir, nil)
+	q, err := b.startReady(ctx, dir, nil)
 	if err != nil {
 		return r, err
 	}
 	defer q.Kill()
-	if err := q.ready(ctx); err != nil {
-		return r, err
-	}
 	if err := b.helper(ctx, &r, b.loadArgs(q, 1, b.Sizes.Rate, 2*run+2, busyWarm, duration)...); err != nil {
 		return r, err
 	}
