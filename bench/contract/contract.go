@@ -30,7 +30,7 @@ func Rows() []Row {
 		{"lag.busy", "lag", "lag of a busy queue", "<= window + guard + upload", "lag", ""},
 		{"push.cpu", "push", "push, batches of 100 to one partition", ">= 250,000 msg/CPU-s", "push", ""},
 		{"push.spread", "push", "push, batches of 100 to 100 partitions", "reported", "push", ""},
-		{"push.p99", "push", "push p99, sink at full speed against none", "<= 1.5x", "push", ""},
+		{"push.p99", "push", "push p99, sink at full speed against none", "<= 1.5x", "latency", ""},
 		{"restart.ready", "restart", "restart with 10 GB of log", "< 5 s", "restart", ""},
 		{"restart.takeover", "restart", "a killed owner's queues are taken", "<= TTL + 2 s", "", nodes},
 	}

@@ -39,7 +39,7 @@ func TestEveryRowOnce(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	if r, ok := Find("push.p99"); !ok || r.Kind != "push" || !slices.Contains(Rows(), r) {
+	if r, ok := Find("push.p99"); !ok || r.Kind != "latency" || !slices.Contains(Rows(), r) {
 		t.Errorf("%+v %v", r, ok)
 	}
 	if r, ok := Find("push"); ok {

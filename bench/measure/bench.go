@@ -65,12 +65,12 @@ type Bench struct {
 }
 
 // Kinds are the measurements by the name that -only takes, in their order.
-func Kinds() []string { return []string{"backfill", "push", "memory", "idle", "lag", "restart"} }
+func Kinds() []string { return []string{"backfill", "push", "latency", "memory", "idle", "lag", "restart"} }
 
 // Run takes the measurements of one kind.
 func (b *Bench) Run(ctx context.Context, kind string) error {
 	run := map[string]func(context.Context) error{
-		"backfill": b.backfills, "push": b.pushes, "memory": b.memory, "idle": b.idle, "lag": b.lag, "restart": b.restarts,
+		"backfill": b.backfills, "push": b.pushes, "latency": b.busy, "memory": b.memory, "idle": b.idle, "lag": b.lag, "restart": b.restarts,
 	}[kind]
 	if run == nil {
 		return fmt.Errorf("no measurement %q: there are %s", kind, strings.Join(Kinds(), ", "))

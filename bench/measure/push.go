@@ -47,7 +47,7 @@ func (b *Bench) pushes(ctx context.Context) error {
 			return err
 		}
 	}
-	return b.busy(ctx)
+	return nil
 }
 
 // loadArgs are the arguments of a load process.
@@ -139,7 +139,7 @@ func (b *Bench) busyLine(with, without []load.Result) error {
 			fmt.Sprintf("pushes timed with: %s; without: %s", numbers.List(column(with, pushesOf), 0), numbers.List(column(without, pushesOf), 0)),
 			"p50 ms with: " + numbers.List(column(with, p50), 1) + "; without: " + numbers.List(column(without, p50), 1),
 			"s measured: " + numbers.List(column(with, func(r load.Result) float64 { return r.Wall.Seconds() }), 1)}},
-		"-only push -rate", strconv.Itoa(b.Sizes.Rate), "-busy-mb", strconv.Itoa(b.Sizes.BusyMB), "-connections", strconv.Itoa(b.Sizes.Connections))
+		"-only latency -rate", strconv.Itoa(b.Sizes.Rate), "-busy-mb", strconv.Itoa(b.Sizes.BusyMB), "-connections", strconv.Itoa(b.Sizes.Connections))
 }
 
 func pushesOf(r load.Result) float64 { return float64(r.Pushes) }
