@@ -43,9 +43,12 @@ type Format interface {
 var _ Format = jsonl.Format{}
 
 // Formats is the one list of everything that this binary can write, the default first.
-func Formats() []Format {
-	var all []Format
-	for _, c := range codec.List() {
+func Formats() []Format { return NewRegistry(nil) }
+
+// NewRegistry returns a registry of all formats, whose compressors keep to the pace; nil = none.
+func NewRegistry(pace *codec.Pace) Registry {
+	var all Registry
+	for _, c := range codec.List(pace) {
 		all = append(all, jsonl.New(c))
 	}
 	return all
@@ -62,9 +65,6 @@ func (e *UnknownError) Error() string {
 // Registry is a list of formats whose encoders serve one object after the other: who encodes many keeps one. They go away when they are not used
 // for a while.
 type Registry []Format
-
-// NewRegistry returns a registry of all formats.
-func NewRegistry() Registry { return Formats() }
 
 // Memory is what encoding one object takes at most, in bytes, whatever its format: an intent to redo may ask for any.
 func (r Registry) Memory() (most int64) {
@@ -86,5 +86,5 @@ func (r Registry) Lookup(format, compression string) (Format, error) {
 
 // Lookup finds a format in a registry of its own: to ask what it is, or to write one object.
 func Lookup(format, compression string) (Format, error) {
-	return NewRegistry().Lookup(format, compression)
+	return NewRegistry(nil).Lookup(format, compression)
 }

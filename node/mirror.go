@@ -30,7 +30,7 @@ func newMirror(o Options, b *broker.Broker) (*mirror, error) {
 	}
 	s, err := sink.New(sink.Options{Config: o.Config.Sink, Log: b.Log(tenant), KV: b.KV(tenant), Queues: b.Queues(tenant), Now: o.Now,
 		Logger: logline.Named(o.Log, "queen-s3"), Rand: o.Rand, Abort: o.Abort,
-		Shared: sink.NewShared(o.Config.Sink.MemoryBytes, o.Config.Sink.Threads, held)})
+		Shared: sink.NewShared(sink.SharedOptions{Memory: o.Config.Sink.MemoryBytes, Threads: o.Config.Sink.Threads, Held: held, Pushes: b.State().Pushes})})
 	if err != nil {
 		return nil, err
 	}

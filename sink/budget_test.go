@@ -63,7 +63,7 @@ func TestOneDeadBucket(t *testing.T) {
 			inWorld(t, func(well *world) {
 				const span = 90 * time.Second // longer than a request that is never answered
 				t := well.t                   // of the bubble
-				dead := &world{t: t, mem: newMemory(), s3: fakes3.New(fakes3.Options{Bucket: "lake", Secret: secret}), shared: NewShared(64<<20, 1, nil)}
+				dead := &world{t: t, mem: newMemory(), s3: fakes3.New(fakes3.Options{Bucket: "lake", Secret: secret}), shared: NewShared(SharedOptions{Memory: 64 << 20, Threads: 1})}
 				defer dead.s3.Close()
 				well.shared = dead.shared
 				queues := []string{"q0", "q1", "q2"}

@@ -100,7 +100,7 @@ func New(o Options) (*Sink, error) {
 		jitters: mathrand.New(mathrand.NewPCG(binary.LittleEndian.Uint64(seed[:8]), binary.LittleEndian.Uint64(seed[8:])))}
 	s.backoff = commit.Backoff{First: time.Second, Max: time.Minute, Jitter: s.random, Hurry: s.draining}
 	if s.shared = o.Shared; s.shared == nil {
-		s.shared = NewShared(s.cfg.MemoryBytes, s.cfg.Threads, nil)
+		s.shared = NewShared(SharedOptions{Memory: s.cfg.MemoryBytes, Threads: s.cfg.Threads})
 	}
 	s.need = needOf(s.shared.budget.Limit(), s.cfg.MultipartThreshold, s.cfg.FetchConcurrency, s.shared.formats.Memory())
 	s.metrics = newMetrics(s)

@@ -7,6 +7,7 @@ import (
 
 	"queen/commit"
 	"queen/encode"
+	"queen/encode/codec"
 	"queen/encode/rows"
 	"queen/stages"
 	"queen/upload"
@@ -20,11 +21,21 @@ type Shared struct {
 	formats  encode.Registry // with the encoders of all objects
 }
 
-// NewShared returns the share of a process: memory in bytes (QUEEN_S3_MEMORY_MB), and windows encoded at once (QUEEN_S3_THREADS). held is told
-// how many bytes are held each time that changes, in order, and must return at once; it may be nil.
-func NewShared(memory int64, threads int, held func(bytes int64)) *Shared {
-	return &Shared{budget: stages.NewBudget(memory, held), encoders: permits{newSemaphore(max(1, threads))},
-		formats: encode.NewRegistry()}
+// SharedOptions are what a process gives its sinks.
+type SharedOptions struct {
+	Memory  int64             // bytes (QUEEN_S3_MEMORY_MB)
+	Threads int               // windows encoded at once (QUEEN_S3_THREADS)
+	Held    func(bytes int64) // told how many bytes are held each time that changes, in order; must return at once. nil = nobody asks
+	Pushes  func() uint64     // how many pushes the broker has applied: compressors leave a processor to them. nil = they take all
+}
+
+// NewShared returns the share of a process.
+func NewShared(o SharedOptions) *Shared {
+	var pace *codec.Pace
+	if o.Pushes != nil {
+		pace = codec.NewPace(o.Pushes)
+	}
+	return &Shared{budget: stages.NewBudget(o.Memory, o.Held), encoders: permits{newSemaphore(max(1, o.Threads))}, formats: encode.NewRegistry(pace)}
 }
 
 // chunksBetween is how many chunks are between encoder and upload: the one that is filled, and the one behind it.

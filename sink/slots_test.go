@@ -21,7 +21,7 @@ func TestNeedOfMemory(t *testing.T) {
 		{1, 64, 5, 15}, {64, 64, 5, 15}, {64, 5, 5, 5}, {128, 64, 10, 30}, {256, 64, 16, 48}, {512, 64, 16, 48}, {512, 5, 16, 5}, {65536, 5120, 16, 48},
 	} {
 		for _, readers := range []int{1, 4, 64, 256} {
-			n := needOf(c.memory<<20, c.threshold<<20, readers, encode.NewRegistry().Memory())
+			n := needOf(c.memory<<20, c.threshold<<20, readers, encode.NewRegistry(nil).Memory())
 			if n.part != c.part<<20 || n.threshold != c.limit<<20 || n.readers > readers || n.readers < min(readers, 4) && c.memory >= 64 {
 				t.Errorf("%d MiB, threshold %d, %d readers: parts of %d MiB above %d, %d readers", c.memory, c.threshold, readers, n.part>>20, n.threshold>>20, n.readers)
 			}

@@ -152,7 +152,7 @@ func incompressible(r *rand.Rand) []byte {
 // What encoding and sending a window costs: processor seconds of this process by GB of records, and what it allocates.
 func BenchmarkWindow(b *testing.B) {
 	client := far(b)
-	formats := encode.NewRegistry()
+	formats := encode.NewRegistry(nil)
 	for _, c := range []struct {
 		name, compression string
 		size              int

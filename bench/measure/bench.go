@@ -65,7 +65,9 @@ type Bench struct {
 }
 
 // Kinds are the measurements by the name that -only takes, in their order.
-func Kinds() []string { return []string{"backfill", "push", "latency", "memory", "idle", "lag", "restart"} }
+func Kinds() []string {
+	return []string{"backfill", "push", "latency", "memory", "idle", "lag", "restart"}
+}
 
 // Run takes the measurements of one kind.
 func (b *Bench) Run(ctx context.Context, kind string) error {

@@ -88,6 +88,7 @@ func prepare(a *command.PushAppend) (preparedAppend, error) {
 
 // apply stores a push and returns a *PushResult. Queues and partitions that it names come into being with it.
 func (p *push) apply(tx *transaction) (any, error) {
+	tx.s.pushes.Add(1)
 	result := &PushResult{Stamp: tx.now()}
 	if p.stale(tx.s) {
 		result.Stale = true

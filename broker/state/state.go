@@ -74,6 +74,7 @@ type State struct {
 
 	applied   atomic.Uint64 // meta.applied, published
 	now       atomic.Int64  // meta.now, published
+	pushes    atomic.Uint64 // applied by this process
 	unflushed atomic.Int64  // bytes of entries applied since the last flush began
 
 	changedMu sync.Mutex
@@ -138,6 +139,9 @@ type partition struct {
 
 // Applied returns the raft index of the last entry whose effects can be read, 0 when there is none.
 func (s *State) Applied() uint64 { return s.applied.Load() }
+
+// Pushes returns how many pushes were applied since this process began.
+func (s *State) Pushes() uint64 { return s.pushes.Load() }
 
 // Now returns the log clock: the safe time of this node. Whatever was applied up to it can be read.
 func (s *State) Now() stages.Micros { return stages.Micros(s.now.Load()) }

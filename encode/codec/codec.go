@@ -37,13 +37,14 @@ type Writer interface {
 }
 
 // List returns all codecs, the default first. The codecs of one list keep encoders for the next object (spare.go), so who writes many keeps the list.
-func List() []Codec {
-	return []Codec{zstdCodec{&spare{}}, gzipCodec{&spare{}}, plain{}}
+// They keep to the pace, which may be nil.
+func List(pace *Pace) []Codec {
+	return []Codec{zstdCodec{&spare{}, pace}, gzipCodec{&spare{}}, plain{}}
 }
 
 // Find returns the codec of this name.
 func Find(name string) (Codec, error) {
-	for _, c := range List() {
+	for _, c := range List(nil) {
 		if c.Name() == name {
 			return c, nil
 		}

@@ -55,7 +55,7 @@ func decompress(c Codec, data []byte) ([]byte, error) {
 func TestP19WriteSizes(t *testing.T) {
 	for _, n := range []int{0, 1, 1000, 128 << 10, 128<<10 + 1, 2 << 20, 5<<20 + 77} {
 		data := text(n)
-		for _, c := range List() {
+		for _, c := range List(nil) {
 			want := compress(t, c, data, nil)
 			for _, size := range []int{777, 1 << 20, 5_000_000} {
 				got := compress(t, c, data, func(w io.Writer) error {
@@ -86,7 +86,7 @@ func TestP19WriteSizes(t *testing.T) {
 // A strict reader refuses a second frame or member, a cut and a flipped bit.
 func TestStrictReaders(t *testing.T) {
 	data := text(300_000)
-	for _, c := range List() {
+	for _, c := range List(nil) {
 		if c.Name() == "none" {
 			continue
 		}
@@ -116,7 +116,7 @@ func TestStrictReaders(t *testing.T) {
 
 // An aborted writer writes nothing more and leaves no goroutine, wherever it stands.
 func TestAbort(t *testing.T) {
-	for _, c := range List() {
+	for _, c := range List(nil) {
 		for _, n := range []int{0, 1000, 3 << 20} {
 			var out bytes.Buffer
 			w, err := c.Writer(&out)
@@ -148,7 +148,7 @@ func TestGzipHeader(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	for _, c := range List() {
+	for _, c := range List(nil) {
 		if f, err := Find(c.Name()); err != nil || f.Encoder() != c.Encoder() {
 			t.Errorf("%s: %v", c.Name(), err)
 		}
@@ -165,7 +165,7 @@ func FuzzChunks(f *testing.F) {
 	f.Add(bytes.Repeat([]byte("a"), 5000), []byte{255})
 	f.Fuzz(func(t *testing.T, piece, sizes []byte) {
 		data := bytes.Repeat(piece, 1+min(len(sizes)*len(sizes), 1<<20/(1+len(piece)))) // up to a few blocks of the encoders
-		for _, c := range List() {
+		for _, c := range List(nil) {
 			want := compress(t, c, data, nil)
 			got := compress(t, c, data, func(w io.Writer) error {
 				for i, rest := 0, data; len(rest) > 0; i++ {
@@ -192,11 +192,11 @@ func FuzzChunks(f *testing.F) {
 
 // Whatever a reader is given, it ends with data or an error; what it accepts is one frame, so a byte behind it is refused.
 func FuzzReaders(f *testing.F) {
-	for i, c := range List() {
+	for i, c := range List(nil) {
 		f.Add(i, compress(f, c, text(1000), nil))
 	}
 	f.Fuzz(func(t *testing.T, which int, data []byte) {
-		all := List()
+		all := List(nil)
 		c := all[uint(which)%uint(len(all))]
 		r, err := c.Reader(bytes.NewReader(data))
 		if err != nil {

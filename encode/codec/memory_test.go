@@ -45,7 +45,7 @@ func noise(n int) []byte {
 // What an encoder takes is known: most when the data does not compress and the upload stands still, so that all its buffers are full. What Memory
 // says is that, and not much more.
 func TestMemoryIsKnown(t *testing.T) {
-	for _, c := range List() {
+	for _, c := range List(nil) {
 		synctest.Test(t, func(t *testing.T) {
 			data := noise(24 << 20)
 			before := live()
@@ -78,7 +78,7 @@ func TestMemoryIsKnown(t *testing.T) {
 func TestEncodersAreUsedAgain(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // only this test collects
 	data := text(3 << 20)
-	for _, c := range List() {
+	for _, c := range List(nil) {
 		if c.Name() == "none" {
 			continue
 		}
@@ -123,9 +123,9 @@ func allocated(fn func()) int64 {
 func TestReusedEncoders(t *testing.T) {
 	big, raw := text(2<<20+77), noise(2<<20+1)
 	objects := [][]byte{big, nil, []byte("x"), big[:128<<10], raw, big[1<<20:], big[:128<<10+1], big[77:], big}
-	for i, c := range List() {
+	for i, c := range List(nil) {
 		for n, data := range objects {
-			want := compress(t, List()[i], data, nil)
+			want := compress(t, List(nil)[i], data, nil)
 			if got := compress(t, c, data, nil); !bytes.Equal(got, want) {
 				t.Errorf("%s: object %d of %d bytes differs", c.Name(), n, len(data))
 			}
@@ -159,8 +159,8 @@ func fail(t *testing.T, c Codec, data []byte) {
 // The positions that an encoder counts start again after some 1.5 GiB, which takes 3,000 objects, however small.
 func TestEncodersThatStartAgain(t *testing.T) {
 	data := text(700)
-	for i, c := range List() {
-		want := compress(t, List()[i], data, nil)
+	for i, c := range List(nil) {
+		want := compress(t, List(nil)[i], data, nil)
 		for n := range 8000 {
 			if got := compress(t, c, data, nil); !bytes.Equal(got, want) {
 				t.Fatalf("%s: object %d differs", c.Name(), n)
@@ -171,7 +171,7 @@ func TestEncodersThatStartAgain(t *testing.T) {
 
 // Who keeps the Writer of an object that has ended cannot reach the next object with it.
 func TestEndedWriters(t *testing.T) {
-	for _, c := range List() {
+	for _, c := range List(nil) {
 		if c.Name() == "none" {
 			continue
 		}
@@ -204,7 +204,7 @@ func TestEndedWriters(t *testing.T) {
 // What an object of some size costs beside its bytes.
 func BenchmarkObjects(b *testing.B) {
 	for _, n := range []int{1000, 200_000, 24 << 20} {
-		for _, c := range List() {
+		for _, c := range List(nil) {
 			data := text(n)
 			b.Run(fmt.Sprintf("%s of %d bytes", c.Name(), n), func(b *testing.B) {
 				b.ReportAllocs()

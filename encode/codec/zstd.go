@@ -25,7 +25,13 @@ const zstdReadWindow = 128 << 20
 // nothing can be saved).
 const zstdMemory = 28 << 20
 
-type zstdCodec struct{ spare *spare }
+// zstdJob is the input of a job: four windows, as the library has it.
+const zstdJob = 4 * zstdWindow
+
+type zstdCodec struct {
+	spare *spare
+	pace  *Pace // nil = none
+}
 
 var _ Codec = zstdCodec{}
 
@@ -38,6 +44,13 @@ func (zstdCodec) Memory() int64       { return zstdMemory }
 
 // Writer makes one frame.
 func (c zstdCodec) Writer(w io.Writer) (Writer, error) {
+	if c.pace == nil {
+		return c.frame(w)
+	}
+	return c.pace.writer(w, zstdJob, c.frame)
+}
+
+func (c zstdCodec) frame(w io.Writer) (Writer, error) {
 	return c.spare.writer(w, func(w io.Writer) (compressor, error) {
 		e, err := zstd.NewWriter(w,
 			zstd.WithEncoderLevel(zstdLevel),
