@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -19,23 +20,27 @@ import (
 	"queen/upload"
 )
 
-// lakeArgs are the arguments of queen lake ls, cat and verify.
+// lakeArgs are the arguments of queen lake.
 type lakeArgs struct {
 	verb, target                 string
 	prefix, queue, align, broker string
+	engine                       string // of ddl
 }
 
 // parseLake reads flags before and after the target.
 func parseLake(args []string) (lakeArgs, error) {
 	var a lakeArgs
-	if len(args) == 0 || !slices.Contains([]string{"ls", "cat", "verify"}, args[0]) {
-		return a, errors.New("lake takes ls, cat or verify")
+	if len(args) == 0 || !slices.Contains([]string{"ls", "cat", "stats", "ddl", "verify"}, args[0]) {
+		return a, errors.New("lake takes ls, cat, stats, ddl or verify")
 	}
 	a.verb = args[0]
 	flags := flag.NewFlagSet("lake", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&a.prefix, "prefix", "", "")
 	flags.StringVar(&a.queue, "queue", "", "")
+	if a.verb == "ddl" {
+		flags.StringVar(&a.engine, "for", "", "")
+	}
 	if a.verb == "verify" {
 		flags.StringVar(&a.align, "align", "", "")
 		flags.StringVar(&a.broker, "broker", "", "")
@@ -55,6 +60,8 @@ func parseLake(args []string) (lakeArgs, error) {
 	switch {
 	case a.target == "":
 		return a, errors.New("lake " + a.verb + " needs a TARGET")
+	case a.verb == "ddl" && !slices.Contains(lake.Engines(), a.engine):
+		return a, errors.New("lake ddl takes --for " + strings.Join(lake.Engines(), ", "))
 	case !slices.Contains([]string{"", "hour", "day", "none"}, a.align):
 		return a, errors.New("--align takes hour, day or none")
 	}
@@ -71,7 +78,7 @@ func lakeCommand(args, environ []string, out, errs io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	store, options, err := a.open(environ)
+	store, options, place, err := a.open(environ)
 	if err != nil {
 		fmt.Fprintf(errs, "queen: %v\n", err)
 		return exitConfig
@@ -84,6 +91,11 @@ func lakeCommand(args, environ []string, out, errs io.Writer) int {
 	case "cat":
 		said = errs // standard output holds records and nothing else
 		summary, err = lake.Cat(ctx, store, options, out)
+	case "stats":
+		summary, err = lake.Stats(ctx, store, options, time.Now(), out)
+	case "ddl":
+		said = errs
+		summary, err = lake.DDL(ctx, store, options, a.engine, place, out)
 	default:
 		summary, err = lake.Verify(ctx, store, options, func(f lake.Fault) { fmt.Fprintln(out, f) })
 	}
@@ -106,7 +118,7 @@ func lakeCommand(args, environ []string, out, errs io.Writer) int {
 }
 
 // open finds the store that the target names. A folder needs no settings; a bucket takes its own from the environment.
-func (a *lakeArgs) open(environ []string) (lake.Store, lake.Options, error) {
+func (a *lakeArgs) open(environ []string) (lake.Store, lake.Options, lake.Place, error) {
 	o := lake.Options{Prefix: a.prefix, Queue: a.queue, Align: lake.Align(a.align)}
 	if a.broker != "" {
 		o.Log = lake.HTTPLog{URL: a.broker, Client: &http.Client{Timeout: time.Minute}}
@@ -130,18 +142,22 @@ func (a *lakeArgs) open(environ []string) (lake.Store, lake.Options, error) {
 	if err != nil {
 		var bad *config.Error
 		if errors.As(err, &bad) {
-			return nil, o, errors.New(bad.Message)
+			return nil, o, lake.Place{}, errors.New(bad.Message)
 		}
-		return nil, o, err
+		return nil, o, lake.Place{}, err
 	}
 	o.Prefix = c.Sink.Prefix
 	if !remote {
-		return lake.Folder(a.target), o, nil
+		folder, err := filepath.Abs(a.target)
+		if err != nil {
+			return nil, o, lake.Place{}, err
+		}
+		return lake.Folder(a.target), o, lake.Place{Folder: folder}, nil
 	}
 	client, err := upload.New(upload.ClientOptions{Endpoint: c.Sink.Endpoint, Region: c.Sink.Region, Bucket: c.Sink.Bucket,
 		AccessKey: c.Sink.AccessKey, SecretKey: upload.Secret(c.Sink.SecretKey.Reveal()), PathStyle: c.Sink.PathStyle})
 	if err != nil {
-		return nil, o, fmt.Errorf("%s: %w", a.target, err)
+		return nil, o, lake.Place{}, fmt.Errorf("%s: %w", a.target, err)
 	}
-	return lake.Bucket{Client: client}, o, nil
+	return lake.Bucket{Client: client}, o, lake.Place{Bucket: bucket, Endpoint: c.Sink.Endpoint, Region: c.Sink.Region}, nil
 }

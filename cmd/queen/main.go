@@ -29,6 +29,8 @@ const usage = `queen: a message broker with an exactly-once S3 sink
   queen settings [--markdown]            every setting: name, default, range, what it is
   queen lake ls [flags] TARGET           the windows of a lake
   queen lake cat [flags] TARGET          the records of a lake, as JSON lines, whatever their compression
+  queen lake stats [flags] TARGET        windows, records, bytes, gaps, losses and lag of each queue
+  queen lake ddl --for ENGINE TARGET     statements that make each queue a view or table: athena, clickhouse, duckdb, spark, trino
   queen lake verify [flags] TARGET       audit a lake; exit code 1 when anything is not as it must be
   queen version
   queen help

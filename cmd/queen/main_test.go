@@ -55,10 +55,15 @@ func TestArguments(t *testing.T) {
 		{"--port 1", exitUsage, "", "queen: no command --port"},
 		{"lake verify --help", exitOK, "queen lake verify", ""},
 		{"settings -h", exitOK, "queen settings", ""},
-		{"lake", exitUsage, "", "lake takes ls, cat or verify"},
+		{"lake", exitUsage, "", "lake takes ls, cat, stats, ddl or verify"},
 		{"lake ls", exitUsage, "", "needs a TARGET"},
 		{"lake ls a b", exitUsage, "", "one TARGET, not two: b"},
 		{"lake ls --broker x a", exitUsage, "", "not defined: -broker"},
+		{"lake ddl a", exitUsage, "", "lake ddl takes --for athena, clickhouse, duckdb, spark, trino"},
+		{"lake ddl --for oracle a", exitUsage, "", "lake ddl takes --for athena"},
+		{"lake stats --for duckdb a", exitUsage, "", "not defined: -for"},
+		{"lake ddl --for duckdb /nonexistent", exitFailed, "", "no such file"},
+		{"lake stats /nonexistent", exitFailed, "", "no such file"},
 		{"lake verify --align week a", exitUsage, "", "--align takes hour, day or none"},
 		{"lake verify --align hour /nonexistent", exitFailed, "", "no such file"},
 		{"lake verify /nonexistent", exitFailed, "", "no such file"},
@@ -78,7 +83,7 @@ func TestTargets(t *testing.T) {
 		"QUEEN_S3_BUCKET=other", "QUEEN_S3_PREFIX=root", "QUEEN_S3_QUEUES=orders"}
 	for target, want := range map[string]string{"s3://lake": "root", "s3://lake/": "root", "s3://lake/a/b/": "a/b", "folder": "root"} {
 		a := lakeArgs{verb: "ls", target: target}
-		_, o, err := a.open(env)
+		_, o, _, err := a.open(env)
 		if err != nil || o.Prefix != want {
 			t.Errorf("%s: prefix %q %v", target, o.Prefix, err)
 		}

@@ -63,7 +63,7 @@ func TestReaders(t *testing.T) {
 	for _, compression := range []string{"zstd", "gzip", "none"} {
 		t.Run(compression, func(t *testing.T) {
 			want := filepath.Join(t.TempDir(), "want.json")
-			text, err := json.Marshal(fill(t, g, compression))
+			text, err := json.Marshal(fill(t, g, compression, compression))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -78,9 +78,9 @@ func TestReaders(t *testing.T) {
 }
 
 // fill pushes into three queues of many partitions, restarts between windows, and returns what the lake must hold, by queue.
-func fill(t *testing.T, g *harness.Gateway, compression string) map[string][]row {
+func fill(t *testing.T, g *harness.Gateway, bucket, compression string) map[string][]row {
 	t.Helper()
-	env := harness.SinkEnv(g.URL, compression).With("QUEEN_S3_COMPRESSION", compression, "QUEEN_S3_QUEUES", "*", "QUEEN_S3_MAX_WINDOW_MS", "300",
+	env := harness.SinkEnv(g.URL, bucket).With("QUEEN_S3_COMPRESSION", compression, "QUEEN_S3_QUEUES", "*", "QUEEN_S3_MAX_WINDOW_MS", "300",
 		"QUEEN_S3_SAFE_GUARD_MS", "50", "QUEEN_S3_DISCOVERY_INTERVAL_MS", "100")
 	b := harness.StartBroker(t, t.TempDir(), env)
 	partitions := []string{"Default", "клиент/1", "a \"quoted\\ name\t", "a+b@c.d", "007"}
@@ -105,7 +105,7 @@ func fill(t *testing.T, g *harness.Gateway, compression string) map[string][]row
 			})
 		}
 	}
-	harness.MustBeClean(t, g.Lake(compression), b.URL)
+	harness.MustBeClean(t, g.Lake(bucket), b.URL)
 	out := log(t, b, partitions)
 	for name, rows := range out {
 		if int64(len(rows)) != counts[name] {

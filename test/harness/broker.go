@@ -35,6 +35,15 @@ func (e Env) With(pairs ...string) Env {
 	return out
 }
 
+// List returns the variables as a process takes them.
+func (e Env) List() []string {
+	var out []string
+	for k, v := range e {
+		out = append(out, k+"="+v)
+	}
+	return out
+}
+
 // SinkEnv are the variables of the user guide's example against a gateway: queue orders, ten-second windows, from the first record.
 func SinkEnv(s3, bucket string) Env {
 	return Env{

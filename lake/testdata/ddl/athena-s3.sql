@@ -1,0 +1,37 @@
+-- tenant=00000000-0000-0000-0000-000000000001/queue=a%2Fb.c
+CREATE EXTERNAL TABLE a_b_c (`partition` string, `offset` bigint, `transactionId` string, `ts` string, `payload` string)
+PARTITIONED BY (dt string, hour string)
+ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe'
+LOCATION 's3://lake/queen/tenant=00000000-0000-0000-0000-000000000001/queue=a%2Fb.c/'
+TBLPROPERTIES (
+  'projection.enabled' = 'true', 'projection.dt.type' = 'date', 'projection.dt.format' = 'yyyy-MM-dd', 'projection.dt.range' = '2026-10-03,NOW',
+  'projection.hour.type' = 'integer', 'projection.hour.range' = '0,23', 'projection.hour.digits' = '2',
+  'storage.location.template' = 's3://lake/queen/tenant=00000000-0000-0000-0000-000000000001/queue=a%2Fb.c/dt=${dt}/hour=${hour}/');
+
+-- tenant=00000000-0000-0000-0000-000000000001/queue=a_b_c
+CREATE EXTERNAL TABLE a_b_c_2_jsonl_by_day (`partition` string, `offset` bigint, `transactionId` string, `ts` string, `payload` string)
+PARTITIONED BY (dt string)
+ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe'
+LOCATION 's3://lake/queen/tenant=00000000-0000-0000-0000-000000000001/queue=a_b_c/'
+TBLPROPERTIES (
+  'projection.enabled' = 'true', 'projection.dt.type' = 'date', 'projection.dt.format' = 'yyyy-MM-dd', 'projection.dt.range' = '2026-10-03,NOW',
+  'storage.location.template' = 's3://lake/queen/tenant=00000000-0000-0000-0000-000000000001/queue=a_b_c/dt=${dt}/');
+CREATE EXTERNAL TABLE a_b_c_2_jsonl (`partition` string, `offset` bigint, `transactionId` string, `ts` string, `payload` string)
+PARTITIONED BY (dt string, hour string)
+ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe'
+LOCATION 's3://lake/queen/tenant=00000000-0000-0000-0000-000000000001/queue=a_b_c/'
+TBLPROPERTIES (
+  'projection.enabled' = 'true', 'projection.dt.type' = 'date', 'projection.dt.format' = 'yyyy-MM-dd', 'projection.dt.range' = '2026-10-03,NOW',
+  'projection.hour.type' = 'integer', 'projection.hour.range' = '0,23', 'projection.hour.digits' = '2',
+  'storage.location.template' = 's3://lake/queen/tenant=00000000-0000-0000-0000-000000000001/queue=a_b_c/dt=${dt}/hour=${hour}/');
+
+-- tenant=00000000-0000-0000-0000-000000000001/queue=orders
+CREATE EXTERNAL TABLE orders (`partition` string, `offset` bigint, `transactionId` string, `ts` string, `payload` string)
+PARTITIONED BY (dt string, hour string)
+ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe'
+LOCATION 's3://lake/queen/tenant=00000000-0000-0000-0000-000000000001/queue=orders/'
+TBLPROPERTIES (
+  'projection.enabled' = 'true', 'projection.dt.type' = 'date', 'projection.dt.format' = 'yyyy-MM-dd', 'projection.dt.range' = '2026-10-03,NOW',
+  'projection.hour.type' = 'integer', 'projection.hour.range' = '0,23', 'projection.hour.digits' = '2',
+  'storage.location.template' = 's3://lake/queen/tenant=00000000-0000-0000-0000-000000000001/queue=orders/dt=${dt}/hour=${hour}/');
+
