@@ -22,20 +22,20 @@ func (g *Ledger) Adopt(ctx context.Context, latest bool) (Position, error) {
 	if err != nil {
 		return Position{}, err
 	}
-	if r.start.Version == 0 {
+	if r.targets[start].Version == 0 {
 		at := stages.Beginning
 		if latest {
-			at = g.log.Safe()
+			at = g.store().Log.Safe()
 		}
 		value, err := stages.MarshalRow(stages.StartAt(at))
 		if err != nil {
 			return Position{}, err
 		}
 		// Behind the fence and at version 0: two nodes cannot both decide it.
-		if landed, err := g.write(ctx, "start", g.keys.Start, value); !landed || err != nil {
+		if landed, err := g.write(ctx, "start", start, value); !landed || err != nil {
 			return Position{}, err
 		}
-		r.start = stages.Row{Key: g.keys.Start, Value: value, Version: 1}
+		r.targets[start] = stages.Row{Key: g.key(start), Value: value, Version: 1}
 	}
 	return g.position(r)
 }
@@ -45,24 +45,22 @@ func (g *Ledger) adoptRows(ctx context.Context) (rows, error) {
 		return rows{}, err
 	}
 	defer g.lease.unlock()
-	r, err := readRows(ctx, g.kv, g.keys)
+	r, err := readRows(ctx, g.store().KV, g.lease.keys)
 	if err != nil {
 		return rows{}, err
 	}
 	if !g.lease.found(r.lease) {
 		return rows{}, g.lease.Lost()
 	}
-	g.known = map[string]uint64{
-		g.keys.Start:     r.start.Version,
-		g.keys.Intent:    r.intent.Version,
-		g.keys.Committed: r.committed.Version,
+	for t, row := range r.targets {
+		g.known[t] = row.Version
 	}
 	return r, nil
 }
 
 // settleDoubt raises the window whose pointer this process sent and never had an answer for, when the row turns out to be that very pointer.
-func (g *Ledger) settleDoubt(committed stages.Row) {
-	if d := g.doubt; d != nil && committed.Version != 0 && sameJSON(committed.Value, d.value) {
+func (g *Ledger) settleDoubt(pointer stages.Row) {
+	if d := g.doubt; d != nil && pointer.Version != 0 && sameJSON(pointer.Value, d.value) {
 		g.listen.Committed(d.window)
 	}
 	g.doubt = nil
@@ -70,39 +68,41 @@ func (g *Ledger) settleDoubt(committed stages.Row) {
 
 // position makes sense of the rows.
 func (g *Ledger) position(r rows) (Position, error) {
-	g.pointer, g.open, g.start = stages.Pointer{}, nil, stages.Beginning
+	g.k, g.end, g.open, g.start = 0, 0, nil, stages.Beginning
+	var pointer stages.Pointer
 	var err error
-	if r.committed.Version != 0 {
+	if r.targets[committed].Version != 0 {
 		// A pointer that cannot be read is not "no pointer": counting from 1 again would write records twice.
-		if g.pointer, err = stages.ParsePointer(r.committed.Value); err != nil {
-			return Position{}, errFatal("the row %s cannot be read (%w): restore it, or delete it to mirror the queue from its start row again", g.keys.Committed, err)
+		if pointer, err = stages.ParsePointer(r.targets[committed].Value); err != nil {
+			return Position{}, errFatal("the row %s cannot be read (%w): restore it, or delete it to mirror the queue from its start row again", g.key(committed), err)
 		}
 	}
+	g.k, g.end = pointer.K, pointer.End
 	// An honest pointer lies a guard below the safe time of who wrote it, and these rows were read through the log after it. One in the future would
 	// skip every record up to there while the lag is nothing.
-	safe := g.log.Safe()
-	if g.pointer.K > 0 && g.pointer.End > safe {
+	safe := g.store().Log.Safe()
+	if g.k > 0 && g.end > safe {
 		return Position{}, errFatal("the row %s says that the lake is complete through %s and the log's safe time is %s: no sink wrote that; "+
-			"restore the row, or delete it to mirror the queue from its start row again", g.keys.Committed, g.pointer.End.ISO(), safe.ISO())
+			"restore the row, or delete it to mirror the queue from its start row again", g.key(committed), g.end.ISO(), safe.ISO())
 	}
-	g.settleDoubt(r.committed)
-	if g.start, err = stages.ParseStart(r.start.Value); err != nil && g.pointer.K == 0 {
-		return Position{}, errFatal("the row %s cannot be read (%w): restore it, or delete it to decide the start of the queue again", g.keys.Start, err)
+	g.settleDoubt(r.targets[committed])
+	if g.start, err = stages.ParseStart(r.targets[start].Value); err != nil && g.k == 0 {
+		return Position{}, errFatal("the row %s cannot be read (%w): restore it, or delete it to decide the start of the queue again", g.key(start), err)
 	}
-	if g.pointer.K == 0 && g.start > safe {
+	if g.k == 0 && g.start > safe {
 		return Position{}, errFatal("the row %s starts the queue at %s and the log's safe time is %s: no sink wrote that; "+
-			"restore the row, or delete it to decide the start of the queue again", g.keys.Start, g.start.ISO(), safe.ISO())
+			"restore the row, or delete it to decide the start of the queue again", g.key(start), g.start.ISO(), safe.ISO())
 	}
-	p := Position{K: g.pointer.K, At: g.position0(), Manifest: g.pointer.Manifest}
-	if r.intent.Version == 0 {
+	p := Position{K: g.k, At: g.position0(), Manifest: pointer.Manifest}
+	if r.targets[intent].Version == 0 {
 		return p, nil
 	}
-	in, err := stages.ParseIntent(r.intent.Value)
+	in, err := stages.ParseIntent(r.targets[intent].Value)
 	if err != nil {
-		g.listen.Ignored(g.queue.Name, g.keys.Intent)
+		g.listen.Ignored(g.queue.Name, g.key(intent))
 		return p, nil
 	}
-	if in.K == g.pointer.K+1 {
+	if in.K == g.k+1 {
 		g.open, p.Redo = &in, &in
 	}
 	return p, nil
@@ -110,8 +110,8 @@ func (g *Ledger) position(r rows) (Position, error) {
 
 // position0 is where the next window starts.
 func (g *Ledger) position0() stages.Micros {
-	if g.pointer.K > 0 {
-		return g.pointer.End
+	if g.k > 0 {
+		return g.end
 	}
 	return g.start
 }

@@ -111,11 +111,11 @@ func (b *Begin) Do(ctx context.Context, w stages.Window, emit func(*stages.Job) 
 func (b *Begin) Drain(context.Context, func(*stages.Job) error) error { return nil }
 
 func (b *Begin) first(ctx context.Context, w stages.Window, job *stages.Job) error {
-	if b.g.open != nil || w.K != b.g.pointer.K+1 {
-		return errData("window %d does not follow the pointer at %d", w.K, b.g.pointer.K)
+	if b.g.open != nil || w.K != b.g.k+1 {
+		return errData("window %d does not follow the pointer at %d", w.K, b.g.k)
 	}
 	p := b.o.Pins
-	job.Intent = stages.Intent{K: w.K, Start: w.Shown, End: w.End, At: stages.MicrosOf(b.g.now()).ISO(), Format: p.Format,
+	job.Intent = stages.Intent{K: w.K, Start: w.Shown, End: w.End, At: stages.MicrosOf(b.g.store().Now()).ISO(), Format: p.Format,
 		Compression: p.Compression, Level: p.Level, Layout: p.Layout, Align: p.Align, Prefix: p.Prefix, Bucket: p.Bucket,
 		Endpoint: p.Endpoint, Writer: p.Writer, Encoder: p.Encoder}
 	if w.Start != stages.Beginning {
@@ -143,10 +143,10 @@ func (b *Begin) redo(ctx context.Context, w stages.Window, job *stages.Job) erro
 	if err != nil {
 		return errFatal("window %d was begun with values this binary does not know: %w", w.K, err)
 	}
-	if safe := b.g.log.Safe(); job.Intent.End > safe {
+	if safe := b.g.store().Log.Safe(); job.Intent.End > safe {
 		// Records may still join such a window, so that no two listings of it need be the same (contract S5).
 		return errFatal("the row %s ends window %d at %s and the log's safe time is %s: no sink wrote that; restore the row or delete it",
-			b.g.keys.Intent, w.K, job.Intent.End.ISO(), safe.ISO())
+			b.g.key(intent), w.K, job.Intent.End.ISO(), safe.ISO())
 	}
 	up, ok, err := b.o.Finisher.Finished(ctx, job)
 	if err != nil {
@@ -158,7 +158,7 @@ func (b *Begin) redo(ctx context.Context, w stages.Window, job *stages.Job) erro
 	}
 	if repinned != job.Intent {
 		// Another encoder would put other bytes under the same keys: say so first, and let what its owner still has under way land before ours.
-		repinned.NotBefore = b.g.log.Safe().Add(b.o.Latency)
+		repinned.NotBefore = b.g.store().Log.Safe().Add(b.o.Latency)
 		job.Intent = repinned
 		if err := b.intent(ctx, repinned); err != nil {
 			return err
@@ -182,7 +182,7 @@ func (b *Begin) known(in stages.Intent) (stages.Intent, error) {
 // Nothing is written meanwhile, so the slot is for others.
 func (b *Begin) await(ctx context.Context, w stages.Window, t stages.Micros) error {
 	for waited := false; ; waited = true {
-		left := t.Sub(b.g.log.Safe())
+		left := t.Sub(b.g.store().Log.Safe())
 		if left <= 0 && waited {
 			return b.o.Slot.Take(ctx, w)
 		}
@@ -206,7 +206,7 @@ func (b *Begin) intent(ctx context.Context, in stages.Intent) error {
 	if err != nil {
 		return err
 	}
-	if _, err := b.g.write(ctx, "intent", b.g.keys.Intent, value); err != nil {
+	if _, err := b.g.write(ctx, "intent", intent, value); err != nil {
 		return err
 	}
 	b.g.open = &in
@@ -217,7 +217,7 @@ func (b *Begin) intent(ctx context.Context, in stages.Intent) error {
 func (b *Begin) list(ctx context.Context, job *stages.Job) error {
 	wait := time.Millisecond
 	for {
-		l, err := b.g.log.Listing(ctx, b.g.queue.ID, b.g.sink, job.Intent.K)
+		l, err := b.g.store().Log.Listing(ctx, b.g.queue.ID, b.g.store().Sink, job.Intent.K)
 		if err == nil {
 			if l.K != job.Intent.K || l.End != job.Intent.End {
 				return errData("the log lists window %d up to %d, the intent says %d up to %d", l.K, l.End, job.Intent.K, job.Intent.End)

@@ -35,19 +35,19 @@ func NewFinish(o Options) *Finish { return &Finish{o: o, g: o.Ledger} }
 func (f *Finish) Do(ctx context.Context, up *stages.Uploaded) error {
 	f.o.Crash(BeforeCommit)
 	p := stages.Pointer{K: up.Job.Intent.K, End: up.Job.Intent.End, Manifest: up.Manifest, Records: up.Records, Bytes: up.Bytes,
-		CommittedAtMs: f.g.now().UnixMilli()}
+		CommittedAtMs: f.g.store().Now().UnixMilli()}
 	value, err := p.Encode()
 	if err != nil {
 		return err
 	}
 	window := Committed{Intent: up.Job.Intent, Redo: up.Job.Redo, Pointer: p, Lost: up.Lost}
 	f.g.doubt = &doubt{window, value}
-	landed, err := f.g.write(ctx, "commit", f.g.keys.Committed, value)
+	landed, err := f.g.write(ctx, "commit", committed, value)
 	if !landed {
 		return fmt.Errorf("commit window %d of %s: %w", p.K, f.g.queue.Name, err)
 	}
 	// The window is real even if the lease is gone by now; whoever writes next finds that out.
-	f.g.pointer, f.g.open, f.g.doubt = p, nil, nil
+	f.g.k, f.g.end, f.g.open, f.g.doubt = p.K, p.End, nil, nil
 	f.g.listen.Committed(window)
 	f.o.Crash(AfterCommit)
 	f.o.Slot.Give()

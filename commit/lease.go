@@ -23,12 +23,9 @@ import (
 //
 // The row itself decides who owns the queue; the handle only remembers what it was told.
 type Lease struct {
-	kv          stages.KV
-	now         stages.Now
-	key         string
-	instance    string
-	incarnation string
-	ttl         time.Duration
+	store       *Store
+	keys        Keys
+	incarnation string // 16 hex digits, new for each handle
 	turn        chan struct{}
 
 	mu       sync.Mutex
@@ -40,21 +37,25 @@ type Lease struct {
 	unclear  time.Time // when the earliest write without a clear answer was sent; zero = none
 }
 
-// LeaseOptions describes a lease row and who wants it.
-type LeaseOptions struct {
-	KV          stages.KV
-	Now         stages.Now
-	Key         string
-	Instance    string        // name of this node; survives a restart
-	Incarnation string        // 16 hex digits, new for each handle
-	TTL         time.Duration // whole seconds are counted, at least one
+// Store is where the rows of a sink are, and who writes them: what all its leases and ledgers share.
+type Store struct {
+	KV       stages.KV
+	Log      stages.Log // leases do without
+	Now      stages.Now
+	Sink     string
+	Instance string        // name of this node; survives a restart
+	TTL      time.Duration // of a lease; whole seconds are counted, at least one
+	Backoff  Backoff       // of writes that are tried again
 }
 
-// NewLease returns a handle that holds nothing yet.
-func NewLease(o LeaseOptions) *Lease {
-	return &Lease{kv: o.KV, now: o.Now, key: o.Key, instance: o.Instance, incarnation: o.Incarnation,
-		ttl: WholeTTL(o.TTL), turn: make(chan struct{}, 1)}
+// NewLease returns a handle that holds nothing yet. incarnation is 16 hex digits, new for each handle.
+func NewLease(store *Store, keys Keys, incarnation string) *Lease {
+	return &Lease{store: store, keys: keys, incarnation: incarnation, turn: make(chan struct{}, 1)}
 }
+
+func (l *Lease) key() string { return l.keys.Lease() }
+
+func (l *Lease) ttl() time.Duration { return WholeTTL(l.store.TTL) }
 
 // WholeTTL is the time to live that the store is given for a configured one.
 func WholeTTL(d time.Duration) time.Duration {
@@ -87,17 +88,17 @@ func (l *Lease) Acquire(ctx context.Context, atStart bool) (Claim, error) {
 }
 
 func (l *Lease) look(ctx context.Context, atStart bool) (Claim, error) {
-	results, lost, err := l.kv.Batch(ctx, []stages.Op{{Kind: stages.OpGet, Key: l.key}})
+	results, lost, err := l.store.KV.Batch(ctx, []stages.Op{{Kind: stages.OpGet, Key: l.key()}})
 	if err != nil || lost != nil || len(results) != 1 {
-		return Claim{}, errAgain("look at lease %s: %w", l.key, cause(err))
+		return Claim{}, errAgain("look at lease %s: %w", l.key(), cause(err))
 	}
-	op := stages.Op{Kind: stages.OpPutIfAbsent, Key: l.key, TTL: l.ttl}
-	since := l.now().UnixMilli()
+	op := stages.Op{Kind: stages.OpPutIfAbsent, Key: l.key(), TTL: l.ttl()}
+	since := l.store.Now().UnixMilli()
 	if results[0].Found {
 		row := results[0].Row
 		doc := parseLease(row.Value)
-		twin := doc.Instance == l.instance && doc.Incarnation != l.incarnation
-		if doc.Instance != l.instance || twin && !atStart {
+		twin := doc.Instance == l.store.Instance && doc.Incarnation != l.incarnation
+		if doc.Instance != l.store.Instance || twin && !atStart {
 			l.found(row) // whatever the handle believed: it is not ours
 			return Claim{Holder: doc.Instance, Twin: twin}, nil
 		}
@@ -109,19 +110,19 @@ func (l *Lease) look(ctx context.Context, atStart bool) (Claim, error) {
 	if op.Value, err = l.document(since); err != nil {
 		return Claim{}, err
 	}
-	sent := l.now()
-	results, lost, err = l.kv.Batch(ctx, []stages.Op{op})
+	sent := l.store.Now()
+	results, lost, err = l.store.KV.Batch(ctx, []stages.Op{op})
 	switch {
 	case errors.Is(err, stages.ErrUnclear):
-		return Claim{}, fmt.Errorf("claim lease %s: %w", l.key, err)
+		return Claim{}, fmt.Errorf("claim lease %s: %w", l.key(), err)
 	case err != nil || lost != nil || len(results) != 1:
-		return Claim{}, errAgain("claim lease %s: %w", l.key, cause(err))
+		return Claim{}, errAgain("claim lease %s: %w", l.key(), cause(err))
 	case !results[0].Applied:
 		doc := parseLease(results[0].Row.Value)
 		if results[0].Row.Version == 0 || doc.Incarnation == l.incarnation {
-			return Claim{}, fmt.Errorf("claim lease %s: %w", l.key, stages.ErrUnclear) // it ran out, or our own late write won: look again
+			return Claim{}, fmt.Errorf("claim lease %s: %w", l.key(), stages.ErrUnclear) // it ran out, or our own late write won: look again
 		}
-		return Claim{Holder: doc.Instance, Twin: doc.Instance == l.instance}, nil // losing the race is an answer, not an error
+		return Claim{Holder: doc.Instance, Twin: doc.Instance == l.store.Instance}, nil // losing the race is an answer, not an error
 	}
 	l.mu.Lock()
 	l.sinceMs, l.held, l.lost = since, true, nil
@@ -139,9 +140,9 @@ func (l *Lease) Check() error {
 	case l.lost != nil:
 		return l.lost
 	case !l.held:
-		return errMoved("lease %s: not held", l.key)
-	case !l.now().Before(l.deadline):
-		return errMoved("lease %s: not refreshed for its time to live", l.key)
+		return errMoved("lease %s: not held", l.key())
+	case !l.store.Now().Before(l.deadline):
+		return errMoved("lease %s: not refreshed for its time to live", l.key())
 	}
 	return nil
 }
@@ -173,11 +174,11 @@ func (l *Lease) fence() (stages.Op, error) {
 	version, since := l.version, l.sinceMs
 	l.mu.Unlock()
 	value, err := l.document(since)
-	return stages.Op{Kind: stages.OpPut, Key: l.key, Value: value, TTL: l.ttl, Expect: &version, Required: true}, err
+	return stages.Op{Kind: stages.OpPut, Key: l.key(), Value: value, TTL: l.ttl(), Expect: &version, Required: true}, err
 }
 
 func (l *Lease) document(since int64) ([]byte, error) {
-	return stages.MarshalRow(leaseDoc{Instance: l.instance, Incarnation: l.incarnation, SinceMs: since})
+	return stages.MarshalRow(leaseDoc{Instance: l.store.Instance, Incarnation: l.incarnation, SinceMs: since})
 }
 
 func (l *Lease) lock(ctx context.Context) error {
@@ -205,7 +206,7 @@ func (l *Lease) wrote(version uint64, sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.version, l.unclear = version, time.Time{}
-	if d := sent.Add(l.ttl); d.After(l.deadline) {
+	if d := sent.Add(l.ttl()); d.After(l.deadline) {
 		l.deadline = d
 	}
 }
@@ -227,13 +228,13 @@ func (l *Lease) found(row stages.Row) bool {
 	switch {
 	case row.Version == 0:
 		// Ran out and nobody took it. Another owner may have come, committed and gone in between.
-		l.lost = errMoved("lease %s: ran out", l.key)
-	case doc.Instance != l.instance || doc.Incarnation != l.incarnation:
-		l.lost = errFenced(l.key, doc, doc.Instance == l.instance)
+		l.lost = errMoved("lease %s: ran out", l.key())
+	case doc.Instance != l.store.Instance || doc.Incarnation != l.incarnation:
+		l.lost = errFenced(l.key(), doc, doc.Instance == l.store.Instance)
 	default:
 		if l.version != row.Version && !l.unclear.IsZero() {
 			// One of our unclear writes had landed. Whichever it was, it was not sent before the earliest of them.
-			if d := l.unclear.Add(l.ttl); d.After(l.deadline) {
+			if d := l.unclear.Add(l.ttl()); d.After(l.deadline) {
 				l.deadline = d
 			}
 			l.unclear = time.Time{}

@@ -19,9 +19,9 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func leases(kv *committest.KV, n int) (all []*commit.Lease) {
+	store := &commit.Store{KV: kv, Now: time.Now, Instance: "node-1", TTL: 3 * time.Second}
 	for i := range n {
-		all = append(all, commit.NewLease(commit.LeaseOptions{KV: kv, Now: time.Now, Key: fmt.Sprintf("s3:default:q%d:lease", i),
-			Instance: "node-1", Incarnation: "a1", TTL: 3 * time.Second}))
+		all = append(all, commit.NewLease(store, commit.NewKeys("default", fmt.Sprintf("q%d", i)), "a1"))
 	}
 	return all
 }
@@ -85,15 +85,14 @@ func TestNeverFencesItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kv := committest.New(time.Now)
 		slow := slowKV{kv}
-		l := commit.NewLease(commit.LeaseOptions{KV: slow, Now: time.Now, Key: "s3:default:q:lease", Instance: "n", Incarnation: "a", TTL: time.Second})
+		w := newWorld()
+		w.kv = kv
+		l := commit.NewLease(&commit.Store{KV: slow, Log: w, Now: time.Now, Sink: "default", Instance: "n", TTL: time.Second,
+			Backoff: commit.Backoff{First: time.Second, Max: time.Minute, Jitter: func() float64 { return 0 }}}, commit.NewKeys("default", "q"), "a")
 		if c, err := l.Acquire(t.Context(), true); err != nil || !c.Held {
 			t.Fatal(c, err)
 		}
-		keys := commit.NewKeys("default", "q")
-		w := newWorld()
-		w.kv = kv
-		g := commit.NewLedger(commit.LedgerOptions{KV: slow, Log: w, Now: time.Now, Sink: "default", Queue: stages.QueueInfo{ID: queueID, Name: "q"},
-			Keys: keys, Lease: l, Listen: w, Backoff: commit.Backoff{First: time.Second, Max: time.Minute, Jitter: func() float64 { return 0 }}})
+		g := commit.NewLedger(l, stages.QueueInfo{ID: queueID, Name: "q"}, w)
 		pos, err := g.Adopt(t.Context(), true)
 		if err != nil {
 			t.Fatal(err)
@@ -134,7 +133,7 @@ func TestRefreshPassesByABusyLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kv := committest.New(time.Now)
 		hung := &hangingKV{KV: kv, resume: make(chan struct{})}
-		busy := commit.NewLease(commit.LeaseOptions{KV: hung, Now: time.Now, Key: "busy", Instance: "n", Incarnation: "a", TTL: 10 * time.Second})
+		busy := commit.NewLease(&commit.Store{KV: hung, Now: time.Now, Instance: "n", TTL: 10 * time.Second}, commit.NewKeys("default", "busy"), "a")
 		free := leases(kv, 1)[0]
 		for _, l := range []*commit.Lease{busy, free} {
 			if c, err := l.Acquire(t.Context(), true); err != nil || !c.Held {

@@ -22,24 +22,19 @@ import (
 // write -> done; the target is as we knew it -> next round; anything else -> the pass ends and starts again from the rows. Another
 // holder -> fenced. No holder -> the pass ends; the next one acquires again.
 type Ledger struct {
-	kv      stages.KV
-	now     stages.Now
-	log     stages.Log
-	keys    Keys
-	lease   *Lease
-	backoff Backoff
-	listen  Listener
-	queue   stages.QueueInfo
-	sink    string
+	lease  *Lease // it knows the store and the keys
+	listen Listener
+	queue  stages.QueueInfo
 
-	known map[string]uint64 // versions of the target rows as last seen, by key; guarded by the lease's turn
+	known [targets]uint64 // versions of the rows as last seen; guarded by the lease's turn
 
 	// Without a lock: Adopt writes them while no pass runs, and in a pass it is Begin until it has emitted, then Finish, who may touch them. The
 	// pipeline hands the job from one to the other, and Turns lets Begin go on only when Finish is done.
-	pointer stages.Pointer // as last seen; K = 0 when there is none
-	start   stages.Micros
-	open    *stages.Intent // the intent that is open, if any
-	doubt   *doubt         // the pointer that was sent last, while nobody knows whether it landed
+	k     uint64        // of the pointer as last seen; 0 when there is none
+	end   stages.Micros // of the pointer
+	start stages.Micros
+	open  *stages.Intent // the intent that is open, if any
+	doubt *doubt         // the pointer that was sent last, while nobody knows whether it landed
 }
 
 // Listener hears what people want to know and no decision depends on.
@@ -55,31 +50,21 @@ type Listener interface {
 	Ignored(queue, key string)
 }
 
-// LedgerOptions describes a ledger.
-type LedgerOptions struct {
-	KV      stages.KV
-	Log     stages.Log
-	Now     stages.Now
-	Sink    string
-	Queue   stages.QueueInfo
-	Keys    Keys
-	Lease   *Lease
-	Backoff Backoff
-	Listen  Listener
+// NewLedger returns the ledger of a queue, behind its lease; it knows nothing until Adopt.
+func NewLedger(lease *Lease, queue stages.QueueInfo, listen Listener) *Ledger {
+	return &Ledger{lease: lease, queue: queue, listen: listen}
 }
 
-// NewLedger returns the ledger of a queue; it knows nothing until Adopt.
-func NewLedger(o LedgerOptions) *Ledger {
-	return &Ledger{kv: o.KV, now: o.Now, log: o.Log, keys: o.Keys, lease: o.Lease, backoff: o.Backoff, listen: o.Listen,
-		queue: o.Queue, sink: o.Sink, known: map[string]uint64{}}
-}
+func (g *Ledger) store() *Store { return g.lease.store }
 
-// write puts value into the row of key behind the fence. landed is true when the row holds it, even if err says that the lease has gone
+func (g *Ledger) key(t target) string { return g.lease.keys.of(t) }
+
+// write puts value into a row behind the fence. landed is true when the row holds it, even if err says that the lease has gone
 // since: for a pointer that is what counts.
-func (g *Ledger) write(ctx context.Context, step, key string, value []byte) (landed bool, err error) {
+func (g *Ledger) write(ctx context.Context, step string, row target, value []byte) (landed bool, err error) {
 	unclear := false
 	for n := 0; ; n++ {
-		landed, err = g.round(ctx, key, value, &unclear)
+		landed, err = g.round(ctx, row, value, &unclear)
 		if landed {
 			return true, err
 		}
@@ -90,7 +75,7 @@ func (g *Ledger) write(ctx context.Context, step, key string, value []byte) (lan
 			continue
 		}
 		g.listen.Waiting(g.queue.Name, step, err)
-		if err := g.backoff.Wait(ctx, g.backoff.Delay(n)); err != nil {
+		if err := g.store().Backoff.Wait(ctx, g.store().Backoff.Delay(n)); err != nil {
 			return false, err
 		}
 	}
@@ -100,7 +85,7 @@ func (g *Ledger) write(ctx context.Context, step, key string, value []byte) (lan
 var errOwn = errors.New("lost to our own newer version")
 
 // round is one round. An error with a negative wait asks for another one.
-func (g *Ledger) round(ctx context.Context, key string, value []byte, unclear *bool) (landed bool, err error) {
+func (g *Ledger) round(ctx context.Context, row target, value []byte, unclear *bool) (landed bool, err error) {
 	if err := g.lease.lock(ctx); err != nil {
 		return false, err
 	}
@@ -109,7 +94,7 @@ func (g *Ledger) round(ctx context.Context, key string, value []byte, unclear *b
 		return false, err
 	}
 	if *unclear {
-		if landed, err := g.decide(ctx, key, value); landed || err != nil {
+		if landed, err := g.decide(ctx, row, value); landed || err != nil {
 			return landed, err
 		}
 		*unclear = false
@@ -118,26 +103,26 @@ func (g *Ledger) round(ctx context.Context, key string, value []byte, unclear *b
 	if err != nil {
 		return false, err
 	}
-	known := g.known[key]
-	sent := g.now()
-	results, lost, err := g.kv.Batch(ctx, []stages.Op{fence,
-		{Kind: stages.OpPut, Key: key, Value: value, Forever: true, Expect: &known, Required: true}})
+	known := g.known[row]
+	sent := g.store().Now()
+	results, lost, err := g.store().KV.Batch(ctx, []stages.Op{fence,
+		{Kind: stages.OpPut, Key: g.key(row), Value: value, Forever: true, Expect: &known, Required: true}})
 	switch {
 	case errors.Is(err, stages.ErrUnclear):
 		g.lease.sentUnclear(sent)
 		*unclear = true
-		landed, derr := g.decide(ctx, key, value)
+		landed, derr := g.decide(ctx, row, value)
 		if !landed && derr == nil {
 			*unclear = false
-			return false, errAgain("write %s: %w", key, err)
+			return false, errAgain("write %s: %w", g.key(row), err)
 		}
 		return landed, derr
 	case err != nil:
-		return false, errAgain("write %s: %w", key, err)
+		return false, errAgain("write %s: %w", g.key(row), err)
 	case lost != nil:
-		landed, err = g.decide(ctx, key, value)
+		landed, err = g.decide(ctx, row, value)
 		if !landed && err == nil {
-			return false, errAgain("write %s: %w", key, errOwn)
+			return false, errAgain("write %s: %w", g.key(row), errOwn)
 		}
 		if !landed && g.lease.Lost() != nil {
 			g.listen.PreconditionLost(g.queue.Name)
@@ -145,41 +130,30 @@ func (g *Ledger) round(ctx context.Context, key string, value []byte, unclear *b
 		return landed, err
 	case len(results) != 2 || !results[0].Applied || !results[1].Applied:
 		*unclear = true
-		return false, errAgain("write %s: %w", key, errShape)
+		return false, errAgain("write %s: %w", g.key(row), errShape)
 	}
 	g.lease.wrote(results[0].Row.Version, sent)
-	g.known[key] = results[1].Row.Version
+	g.known[row] = results[1].Row.Version
 	return true, nil
 }
 
-// decide reads the rows and says what they mean for a write of value to key: landed, or nil and not landed (write again), or why not.
+// decide reads the rows and says what they mean for a write of value to a row: landed, or nil and not landed (write again), or why not.
 // The turn must be held.
-func (g *Ledger) decide(ctx context.Context, key string, value []byte) (landed bool, err error) {
-	r, err := readRows(ctx, g.kv, g.keys)
+func (g *Ledger) decide(ctx context.Context, row target, value []byte) (landed bool, err error) {
+	r, err := readRows(ctx, g.store().KV, g.lease.keys)
 	if err != nil {
 		return false, err
 	}
-	target := r.of(g.keys, key)
-	landed = target.Version != g.known[key] && target.Version != 0 && sameJSON(target.Value, value)
+	now := r.targets[row]
+	landed = now.Version != g.known[row] && now.Version != 0 && sameJSON(now.Value, value)
 	if landed {
-		g.known[key] = target.Version
+		g.known[row] = now.Version
 	}
 	if !g.lease.found(r.lease) {
 		return landed, g.lease.Lost()
 	}
-	if !landed && target.Version != g.known[key] {
-		return false, errMoved("%s: written by another process", key)
+	if !landed && now.Version != g.known[row] {
+		return false, errMoved("%s: written by another process", g.key(row))
 	}
 	return landed, nil
-}
-
-func (r rows) of(k Keys, key string) stages.Row {
-	switch key {
-	case k.Start:
-		return r.start
-	case k.Intent:
-		return r.intent
-	default:
-		return r.committed
-	}
 }

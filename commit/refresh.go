@@ -56,7 +56,7 @@ func refreshSome(ctx context.Context, kv stages.KV, leases []*Lease) (lost []*Le
 	if len(ops) == 0 {
 		return nil, nil
 	}
-	sent := mine[0].now()
+	sent := mine[0].store.Now()
 	results, _, err := kv.Batch(ctx, ops)
 	if err != nil || len(results) != len(ops) {
 		if errors.Is(err, stages.ErrUnclear) {
@@ -114,8 +114,8 @@ func releaseSome(ctx context.Context, kv stages.KV, leases []*Lease) error {
 			return err
 		}
 		defer l.unlock()
-		byKey[l.key] = l
-		read.Keys = append(read.Keys, l.key)
+		byKey[l.key()] = l
+		read.Keys = append(read.Keys, l.key())
 	}
 	results, _, err := kv.Batch(ctx, []stages.Op{read})
 	if err != nil || len(results) != 1 {
@@ -124,7 +124,7 @@ func releaseSome(ctx context.Context, kv stages.KV, leases []*Lease) error {
 	var ops []stages.Op
 	for _, row := range results[0].Rows {
 		l := byKey[row.Key]
-		if doc := parseLease(row.Value); doc.Instance == l.instance && doc.Incarnation == l.incarnation {
+		if doc := parseLease(row.Value); doc.Instance == l.store.Instance && doc.Incarnation == l.incarnation {
 			ops = append(ops, stages.Op{Kind: stages.OpDelete, Key: row.Key, Expect: &row.Version})
 		}
 	}
@@ -135,7 +135,7 @@ func releaseSome(ctx context.Context, kv stages.KV, leases []*Lease) error {
 	}
 	for _, l := range leases {
 		l.mu.Lock()
-		l.held, l.lost = false, errMoved("lease %s: given back", l.key)
+		l.held, l.lost = false, errMoved("lease %s: given back", l.key())
 		l.mu.Unlock()
 	}
 	return nil

@@ -195,7 +195,7 @@ func (m *memory) Listing(_ context.Context, id stages.QueueID, sink string, k ui
 	defer m.mu.Unlock()
 	q := m.byID(id)
 	keys := commit.NewKeys(sink, stages.Esc(q.info.Name))
-	in, err := stages.ParseIntent(m.kv.Get(keys.Intent).Value)
+	in, err := stages.ParseIntent(m.kv.Get(keys.Intent()).Value)
 	if err != nil || in.K != k || m.behind {
 		return stages.Listing{}, stages.ErrNoIntent
 	}
@@ -203,7 +203,7 @@ func (m *memory) Listing(_ context.Context, id stages.QueueID, sink string, k ui
 	if in.From != nil {
 		start = *in.From
 	}
-	if row := m.kv.Get(keys.Committed); row.Version != 0 {
+	if row := m.kv.Get(keys.Committed()); row.Version != 0 {
 		p, err := stages.ParsePointer(row.Value)
 		if err != nil || p.K+1 != k || p.End != start {
 			return stages.Listing{}, stages.ErrNoIntent

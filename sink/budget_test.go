@@ -44,7 +44,7 @@ func (w *world) complete(l *life, queues ...string) bool {
 		q.status.mu.Lock()
 		through := q.status.through
 		q.status.mu.Unlock()
-		if through == nil || *through <= w.mem.last(q.name) {
+		if through <= w.mem.last(q.name) {
 			return false
 		}
 	}

@@ -20,17 +20,19 @@ const maxKVKey = 512
 
 // newQueue makes the row of a queue.
 func (s *Sink) newQueue(name string) (*queue, error) {
-	q := &queue{s: s, name: name, keys: commit.NewKeys(s.cfg.Name, stages.Esc(name)), woken: true}
-	q.status.state = stateClaiming
+	q := &queue{s: s, name: name, woken: true, status: status{state: stateClaiming, end: stages.Beginning, through: stages.Beginning}}
 	incarnation := make([]byte, 8)
 	if _, err := io.ReadFull(s.o.Rand, incarnation); err != nil {
 		return nil, fmt.Errorf("incarnation of queue %q: %w", name, err)
 	}
-	q.lease = commit.NewLease(commit.LeaseOptions{KV: s.o.KV, Now: s.o.Now, Key: q.keys.Lease, Instance: s.cfg.Instance,
-		Incarnation: hex.EncodeToString(incarnation), TTL: s.cfg.LeaseTTL})
-	q.client = s.client.Permitted(q.lease.Check)
+	q.lease = commit.NewLease(s.store, q.keys(), hex.EncodeToString(incarnation))
 	return q, nil
 }
+
+func (q *queue) keys() commit.Keys { return commit.NewKeys(q.s.cfg.Name, stages.Esc(q.name)) }
+
+// client is the bucket as this queue uses it: permitted by its lease.
+func (q *queue) client() *upload.Client { return q.s.client.Permitted(q.lease.Check) }
 
 // prepare makes the queue ready for a pass: it exists, its keys fit, the lease is ours and the rows are read; fresh says that they were read
 // now. It does nothing when all of that is so already.
@@ -62,52 +64,54 @@ func (q *queue) prepare(ctx context.Context) (a *adopted, fresh bool, err error)
 // adopt reads the rows of a queue whose lease is held.
 func (q *queue) adopt(ctx context.Context, info stages.QueueInfo, last *adopted) (*adopted, error) {
 	q.s.raise(q, entered{stateRestoring})
-	a := &adopted{info: info}
+	a := &adopted{q: q, info: info}
 	if last != nil && last.info.ID == info.ID {
 		a.ledger = last.ledger // it may be this adoption that finds what became of the last pointer
 	} else {
-		a.ledger = commit.NewLedger(commit.LedgerOptions{KV: q.s.o.KV, Log: q.s.o.Log, Now: q.s.o.Now, Sink: q.s.cfg.Name, Queue: info,
-			Keys: q.keys, Lease: q.lease, Backoff: q.s.backoff, Listen: listener{q}})
+		a.ledger = commit.NewLedger(q.lease, info, listener{q})
 	}
-	var err error
-	if a.at, err = a.ledger.Adopt(ctx, q.s.cfg.Start == "latest"); err != nil {
+	at, err := a.ledger.Adopt(ctx, q.s.cfg.Start == "latest")
+	if err != nil {
 		return nil, fmt.Errorf("adopt queue %q: %w", q.name, err)
 	}
+	a.moveTo(at)
+	a.first = at.K == 0 && at.Redo == nil
 	if a.cutter, err = window.New(q.s.rules(info.Partitions), a.at.At, a.at.K+1, a.at.Redo); err != nil {
 		return nil, &commit.Error{Kind: commit.Fatal, Err: err}
 	}
-	q.s.raise(q, restored{a.at})
-	a.reading = q.reading(a.at)
-	a.feed = q.s.discovery.Watch(info.ID, filler{a.cutter, a.reading}, q.wake)
+	q.s.raise(q, restored{at})
+	a.feed = q.s.discovery.Watch(info.ID, a, q.wake)
 	q.mu.Lock()
 	q.adopted, q.partitions = a, info.Partitions
 	q.mu.Unlock()
 	return a, nil
 }
 
-// filler is the row's window as discovery fills it.
-type filler struct {
-	*window.Cutter
-	before func(stages.Batch)
+var _ source.Filler = (*adopted)(nil)
+
+// From, Fill and Open implement source.Filler: the row's window as discovery fills it.
+func (a *adopted) From() stages.Micros { return a.cutter.From() }
+func (a *adopted) Open() bool          { return a.cutter.Open() }
+func (a *adopted) Fill(b stages.Batch) (due bool, err error) {
+	a.reading(b)
+	return a.cutter.Fill(b)
 }
 
-var _ source.Filler = filler{}
-
-// Fill implements source.Filler.
-func (f filler) Fill(b stages.Batch) (due bool, err error) {
-	f.before(b)
-	return f.Cutter.Fill(b)
-}
-
-// reading returns what notes the first record of a queue that starts at its beginning: up to there the lake is complete.
-func (q *queue) reading(at commit.Position) func(stages.Batch) {
-	first := at.K == 0 && at.Redo == nil
-	return func(b stages.Batch) {
-		if first && len(b.Marks) > 0 {
-			q.s.raise(q, firstSeen{b.Marks[0].TS})
-			first = false
-		}
+// reading notes the first record of a queue that starts at its beginning: up to there the lake is complete. It belongs to whoever fills the
+// window, discovery or the pass.
+func (a *adopted) reading(b stages.Batch) {
+	if a.first && len(b.Marks) > 0 {
+		a.q.s.raise(a.q, firstSeen{b.Marks[0].TS})
+		a.first = false
 	}
+}
+
+// moveTo notes where the last committed window ends. Of its manifest only that is kept which the next window has to know.
+func (a *adopted) moveTo(at commit.Position) {
+	cfg := a.q.s.cfg
+	a.enters = at.K == 0 || at.Manifest != upload.ManifestKey(cfg.Prefix, cfg.Tenant, a.q.name, at.K)
+	at.Manifest = ""
+	a.at = at
 }
 
 // vanish gives back what is held of a queue that does not exist. Its rows stay: should it come back, k goes on.
@@ -123,7 +127,7 @@ func (q *queue) checkKeys() error {
 	if err := upload.CheckNames(q.s.cfg.Prefix, q.s.cfg.Tenant, q.name); err != nil {
 		return refuse(err)
 	}
-	if n := q.keys.Longest(); n > maxKVKey {
+	if n := q.keys().Longest(); n > maxKVKey {
 		return refuse(fmt.Errorf("queue %q: its name is too long: its rows in KV would have keys of %d bytes, the store takes %d", q.name, n, maxKVKey))
 	}
 	return nil
@@ -134,9 +138,9 @@ func (q *queue) checkKeys() error {
 // since its intent may be older than the first look that had an answer.
 func (q *queue) checkFresh(ctx context.Context, a *adopted) error {
 	q.mu.Lock()
-	at := a.at
+	at, enters := a.at, a.enters
 	q.mu.Unlock()
-	if !q.enters(at) {
+	if !enters {
 		return nil
 	}
 	return q.checkPlace(ctx, at.K, at.Redo)
@@ -145,17 +149,12 @@ func (q *queue) checkFresh(ctx context.Context, a *adopted) error {
 // checkBegin asks once more right before the intent is written: the pass may have waited for long, for its records or for memory.
 func (q *queue) checkBegin(ctx context.Context, w stages.Window) error {
 	q.mu.Lock()
-	at := q.adopted.at
+	at, enters := q.adopted.at, q.adopted.enters
 	q.mu.Unlock()
-	if w.K != at.K+1 || !q.enters(at) {
+	if w.K != at.K+1 || !enters {
 		return nil
 	}
 	return q.checkPlace(ctx, at.K, nil)
-}
-
-// enters says that the next window is this life's first one under the prefix: it is the first of all, or the prefix was changed since.
-func (q *queue) enters(at commit.Position) bool {
-	return at.K == 0 || at.Manifest != upload.ManifestKey(q.s.cfg.Prefix, q.s.cfg.Tenant, q.name, at.K)
 }
 
 // checkPlace looks at the place of the manifest behind window k; redo is the intent of that window when it is open.
@@ -166,7 +165,7 @@ func (q *queue) checkPlace(ctx context.Context, k uint64, redo *stages.Intent) e
 		prefix = redo.Prefix
 	}
 	id := upload.Identity{Sink: cfg.Name, Tenant: cfg.Tenant, Queue: q.name}
-	key, other, err := q.client.OtherLife(ctx, id, prefix, k+1, redo)
+	key, other, err := q.client().OtherLife(ctx, id, prefix, k+1, redo)
 	if err != nil || !other {
 		return err
 	}

@@ -51,7 +51,7 @@ func few(faults []string, what string) []string {
 
 // pointerFaults are windows at or below the pointer that have no manifest.
 func (w *world) pointerFaults(queue string) []string {
-	row := w.mem.kv.Get(commit.NewKeys("default", stages.Esc(queue)).Committed)
+	row := w.mem.kv.Get(commit.NewKeys("default", stages.Esc(queue)).Committed())
 	if row.Version == 0 {
 		return nil
 	}

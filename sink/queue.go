@@ -36,35 +36,35 @@ import (
 type queue struct {
 	s      *Sink
 	name   string
-	keys   commit.Keys
 	lease  *commit.Lease
-	client *upload.Client // permitted by the lease
-	status status         // what people see
+	status status // what people see
 
 	mu         sync.Mutex
 	activity   activity
 	woken      bool        // there is something to do, or somebody has to look whether there is
 	draining   bool        // the drain has come to this row
+	owned      bool        // this process held the lease when it looked last
+	looked     bool        // a claim of this process had an answer
 	adopted    *adopted    // what was adopted last; nil before the first time
 	pass       *pass       // the one that runs
 	timer      *time.Timer // of sleeping
-	owned      bool        // this process held the lease when it looked last
-	looked     bool        // a claim of this process had an answer
 	partitions int         // as counted last
 	failures   int         // failed attempts since the goroutine started, a window was committed or a pass ended by itself
 	faults     int         // data faults since a window was committed or a pass ended by itself
 	leftIn     uint64      // window whose change of bucket was told
 }
 
-// adopted is what a pass goes on from. Position and stale change, under the queue's lock.
+// adopted is what a pass goes on from. Position, enters and stale change, under the queue's lock.
 type adopted struct {
-	info    stages.QueueInfo
-	ledger  *commit.Ledger
-	cutter  *window.Cutter // the open window: filled by discovery, or by the pass that runs
-	feed    *source.Feed
-	reading func(stages.Batch) // notes what the cutter is filled with
-	at      commit.Position    // where the last committed window ends
-	stale   bool               // the rows may say something else by now, or speak of another queue: adopt again
+	q      *queue
+	info   stages.QueueInfo
+	ledger *commit.Ledger
+	cutter *window.Cutter // the open window: filled by discovery, or by the pass that runs
+	feed   *source.Feed
+	at     commit.Position // where the last committed window ends; without its manifest
+	enters bool            // the next window is this life's first one under the prefix: the first of all, or the prefix was changed since
+	stale  bool            // the rows may say something else by now, or speak of another queue: adopt again
+	first  bool            // no record has been read of a queue that starts at its beginning; see reading
 }
 
 // pass is one run of the pipeline.
@@ -93,7 +93,7 @@ func (q *queue) run(ctx context.Context, a *adopted) error {
 	defer slot.Give()
 	options := q.commitOptions(a.ledger, slot)
 	headers := source.Headers{Log: q.s.o.Log, Queue: a.info.ID, From: a.cutter.From(), Guard: q.s.cfg.SafeGuard, Drain: p.stop}
-	up := upload.NewStage(q.s.uploadOptions(q.client))
+	up := upload.NewStage(q.s.uploadOptions(q.client()))
 	defer up.Close(ctx)
 	finish := commit.NewFinish(options)
 
@@ -202,7 +202,7 @@ func (q *queue) committing(finish *commit.Finish) func(context.Context, *stages.
 // of it ever ends by itself.
 func (q *queue) committed(c commit.Committed) {
 	q.mu.Lock()
-	q.adopted.at = commit.Position{K: c.Pointer.K, At: c.Pointer.End, Manifest: c.Pointer.Manifest}
+	q.adopted.moveTo(commit.Position{K: c.Pointer.K, At: c.Pointer.End, Manifest: c.Pointer.Manifest})
 	q.failures, q.faults = 0, 0
 	if q.pass != nil && q.s.lined() {
 		q.pass.drain() // the rest of a backlog waits for the next turn
@@ -227,7 +227,7 @@ func (f finisher) Finished(ctx context.Context, job *stages.Job) (*stages.Upload
 	if in := job.Intent; (in.Bucket != s.pins.Bucket || in.Endpoint != s.pins.Endpoint) && f.q.first(in.K) {
 		s.raise(f.q, bucketChanged{in})
 	}
-	up, ok, err := f.q.client.Finished(ctx, upload.Identity{Sink: s.cfg.Name, Tenant: s.cfg.Tenant, Queue: f.q.name}, job.Intent)
+	up, ok, err := f.q.client().Finished(ctx, upload.Identity{Sink: s.cfg.Name, Tenant: s.cfg.Tenant, Queue: f.q.name}, job.Intent)
 	if ok {
 		s.raise(f.q, foundFinished{job.Intent.K})
 	}

@@ -54,6 +54,7 @@ type Sink struct {
 	shared    *Shared
 	need      need
 	claims    semaphore
+	store     *commit.Store
 	backoff   commit.Backoff
 	metrics   *metrics
 	logs      *logs
@@ -99,6 +100,7 @@ func New(o Options) (*Sink, error) {
 		nudged: make(chan struct{}, 1), draining: make(chan struct{}), ended: make(chan struct{}),
 		jitters: mathrand.New(mathrand.NewPCG(binary.LittleEndian.Uint64(seed[:8]), binary.LittleEndian.Uint64(seed[8:])))}
 	s.backoff = commit.Backoff{First: time.Second, Max: time.Minute, Jitter: s.random, Hurry: s.draining}
+	s.store = &commit.Store{KV: o.KV, Log: o.Log, Now: o.Now, Sink: s.cfg.Name, Instance: s.cfg.Instance, TTL: s.cfg.LeaseTTL, Backoff: s.backoff}
 	if s.shared = o.Shared; s.shared == nil {
 		s.shared = NewShared(SharedOptions{Memory: s.cfg.MemoryBytes, Threads: s.cfg.Threads})
 	}

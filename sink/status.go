@@ -33,17 +33,22 @@ type status struct {
 	state   string
 	heldBy  string
 	watched bool // run here: counts for health
+	redo    bool
 	since   time.Time
 	k       uint64
-	end     *stages.Micros // tEnd of the last window
-	through *stages.Micros // complete up to here: it never goes back
-	redo    bool
+	end     stages.Micros // tEnd of the last window; Beginning when there is none
+	through stages.Micros // complete up to here: it never goes back. Beginning when nothing is known
 	windows int64
 	records int64
 	bytes   int64
 	lost    int64
-	error   string
-	errorAt time.Time
+	fault   *fault // the last one
+}
+
+// fault is an error as people see it.
+type fault struct {
+	message string
+	at      time.Time
 }
 
 // hear takes an event of the queue.
@@ -60,16 +65,16 @@ func (t *status) hear(event any, now time.Time) {
 			t.watched, t.since = true, now
 		}
 		t.state, t.k, t.redo = stateFilling, e.at.K, e.at.Redo != nil
-		t.end = nil
+		t.end = stages.Beginning
 		if e.at.K > 0 {
-			t.end = moved(e.at.At)
+			t.end = e.at.At
 		}
 		t.raiseThrough(e.at.At)
 	case firstSeen:
 		t.raiseThrough(e.ts)
 	case windowCommitted:
 		t.state, t.redo = stateFilling, false
-		t.k, t.end = e.c.Pointer.K, moved(e.c.Pointer.End)
+		t.k, t.end = e.c.Pointer.K, e.c.Pointer.End
 		t.windows++
 		t.records += e.c.Pointer.Records
 		t.bytes += e.c.Pointer.Bytes
@@ -84,33 +89,30 @@ func (t *status) hear(event any, now time.Time) {
 	case fenced:
 		t.state, t.heldBy = stateFenced, e.holder
 		t.forget()
-		t.fault(e.err, now)
+		t.fail(e.err, now)
 	case drained:
 		t.state = stateDrained
 		t.forget()
 	case failed:
 		t.state = stateFailed // still watched: its lag goes on growing
-		t.fault(e.err, now)
+		t.fail(e.err, now)
 	case crashed:
 		t.state = stateCrashed
 		t.forget()
-		t.fault(e.err, now)
+		t.fail(e.err, now)
 	case waiting:
-		t.fault(e.err, now)
+		t.fail(e.err, now)
 	case bodiesRead:
 		if e.err != nil {
-			t.fault(e.err, now)
+			t.fail(e.err, now)
 		}
 	}
 }
 
-// moved is a stamp of its own: a pointer into the event would keep the window's listing alive.
-func moved(m stages.Micros) *stages.Micros { return &m }
-
-func (t *status) fault(err error, now time.Time) { t.error, t.errorAt = err.Error(), now }
+func (t *status) fail(err error, now time.Time) { t.fault = &fault{err.Error(), now} }
 
 // forget clears what is only known of a queue that runs here.
-func (t *status) forget() { t.watched, t.through, t.redo = false, nil, false }
+func (t *status) forget() { t.watched, t.through, t.redo = false, stages.Beginning, false }
 
 // now is the state.
 func (t *status) now() string {
@@ -130,9 +132,7 @@ func (t *status) leave() {
 
 // raiseThrough raises what the queue is complete through. The lock is held.
 func (t *status) raiseThrough(m stages.Micros) {
-	if m != stages.Beginning && (t.through == nil || m > *t.through) {
-		t.through = &m
-	}
+	t.through = max(t.through, m)
 }
 
 func lostRecords(lost []stages.Range) (n int64) {
@@ -162,10 +162,10 @@ func (q *queue) lag() (lag time.Duration, ok bool) {
 	if known && q.status.watched {
 		q.status.raiseThrough(through)
 	}
-	if q.status.through == nil {
+	if q.status.through == stages.Beginning {
 		return 0, false
 	}
-	return max(0, safe.Sub(*q.status.through)), true
+	return max(0, safe.Sub(q.status.through)), true
 }
 
 // Status returns the block `s3` of GET /status. Its keys come out in alphabetical order.
@@ -236,13 +236,13 @@ func (q *queue) report() (row map[string]any, owned bool) {
 		"partitions": 0, "windowsCommitted": t.windows, "records": t.records, "bytes": t.bytes, "recordsLost": t.lost, "lastError": nil,
 	}
 	if t.watched {
-		row["safeTime"], row["partitions"] = moment(&safe), partitions
+		row["safeTime"], row["partitions"] = moment(safe), partitions
 	}
 	if lagKnown {
 		row["lagSeconds"] = lag.Seconds()
 	}
-	if t.error != "" {
-		row["lastError"] = map[string]any{"at": iso(t.errorAt), "message": t.error}
+	if t.fault != nil {
+		row["lastError"] = map[string]any{"at": iso(t.fault.at), "message": t.fault.message}
 	}
 	return row, owned
 }
@@ -263,8 +263,8 @@ func text(s string) any {
 	return s
 }
 
-func moment(m *stages.Micros) any {
-	if m == nil {
+func moment(m stages.Micros) any {
+	if m == stages.Beginning {
 		return nil
 	}
 	return m.ISO()

@@ -68,12 +68,12 @@ var table = []mutation{
 	},
 	{
 		invariant: set, why: "where a queue starts is decided again by the next life",
-		file: "commit/adopt.go", old: "if r.start.Version == 0 {", new: "if r.committed.Version == 0 {",
+		file: "commit/adopt.go", old: "if r.targets[start].Version == 0 {", new: "if r.targets[committed].Version == 0 {",
 		pkg: "sink", test: "TestStartIsDecidedOnce", says: "lost: record",
 	},
 	{
 		invariant: set, why: "an open intent is not redone; its window is cut again, with another end",
-		file: "commit/adopt.go", old: "if in.K == g.pointer.K+1 {", new: "if in.K == g.pointer.K+2 {",
+		file: "commit/adopt.go", old: "if in.K == g.k+1 {", new: "if in.K == g.k+2 {",
 		pkg: "sink", test: "TestRedoKeepsTheIntent", says: "doubled: record",
 	},
 	{
@@ -115,17 +115,17 @@ var table = []mutation{
 	},
 	{
 		invariant: fence, why: "the pointer's batch is not fenced",
-		file: "commit/ledger.go", old: "fence, err := g.lease.fence()", new: "fence, err := g.lease.fence(); fence.Required = key != g.keys.Committed",
+		file: "commit/ledger.go", old: "fence, err := g.lease.fence()", new: "fence, err := g.lease.fence(); fence.Required = row != committed",
 		pkg: "sink", test: "TestLatePointerOfAnOldOwner", says: "its manifest says sha256",
 	},
 	{
 		invariant: fence, why: "the intent's batch is not fenced",
-		file: "commit/ledger.go", old: "fence, err := g.lease.fence()", new: "fence, err := g.lease.fence(); fence.Required = key != g.keys.Intent",
+		file: "commit/ledger.go", old: "fence, err := g.lease.fence()", new: "fence, err := g.lease.fence(); fence.Required = row != intent",
 		pkg: "sink", test: "TestLateIntentOfAnOldOwner", says: "node-1 moved the intent",
 	},
 	{
 		invariant: fence, why: "the fence does not ask for the version that this node wrote",
-		file: "commit/lease.go", old: "TTL: l.ttl, Expect: &version, Required: true}, err", new: "TTL: l.ttl, Required: version > 0}, err",
+		file: "commit/lease.go", old: "TTL: l.ttl(), Expect: &version, Required: true}, err", new: "TTL: l.ttl(), Required: version > 0}, err",
 		pkg: "sink", test: "TestLatePointerOfAnOldOwner", says: "its manifest says sha256",
 	},
 	{
@@ -135,12 +135,12 @@ var table = []mutation{
 	},
 	{
 		invariant: fence, why: "no answer is taken for a yes",
-		file: "commit/ledger.go", old: "landed, derr := g.decide(ctx, key, value)", new: "landed, derr := true, error(nil)",
+		file: "commit/ledger.go", old: "landed, derr := g.decide(ctx, row, value)", new: "landed, derr := true, error(nil)",
 		pkg: "sink", test: "TestUnclearPointerIsReadBack", says: "doubled: record",
 	},
 	{
 		invariant: fence, why: "a node that cannot refresh its lease goes on sending for an hour",
-		file: "commit/lease.go", old: "if d := sent.Add(l.ttl); d.After(l.deadline) {", new: "if d := sent.Add(l.ttl + time.Hour); d.After(l.deadline) {",
+		file: "commit/lease.go", old: "if d := sent.Add(l.ttl()); d.After(l.deadline) {", new: "if d := sent.Add(l.ttl() + time.Hour); d.After(l.deadline) {",
 		pkg: "sink", test: "TestNothingIsSentAfterTheDeadline", says: "requests before the deadline",
 	},
 	{
