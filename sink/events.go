@@ -72,7 +72,7 @@ func (s *Sink) raise(q *queue, event any) {
 	} else {
 		q.status.hear(event, s.o.Now())
 	}
-	s.metrics.hear(q, event)
+	s.metrics.hear(event)
 	s.logs.hear(q, event)
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 )
 
@@ -43,7 +44,13 @@ func statusText(t *testing.T, s *Sink) string {
 
 func metricsText(t *testing.T, s *Sink) string {
 	t.Helper()
-	families, err := s.Registry().Gather()
+	return gathered(t, s.Registry())
+}
+
+// gathered is a scrape.
+func gathered(t *testing.T, g prometheus.Gatherer) string {
+	t.Helper()
+	families, err := g.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,14 +8,14 @@ import (
 	"queen/stages"
 )
 
-// metrics are the 15 families of contract S12. Counters and histograms are counted as events come; per-queue gauges are made at a scrape
-// from the queues that run here, so none outlives its queue.
+// metrics are the 15 families of contract S12. What has a queue label is made at a scrape from the rows of the queues, so none outlives its
+// queue, and nothing is kept for one beside its row; the others are counted as events come.
 type metrics struct {
 	registry *prometheus.Registry
 
-	windows, records, bytes, lost, fetches, requests *prometheus.CounterVec
-	precondition, givenBack                          prometheus.Counter
-	windowRecords, windowBytes                       prometheus.Histogram
+	requests                   *prometheus.CounterVec
+	precondition, givenBack    prometheus.Counter
+	windowRecords, windowBytes prometheus.Histogram
 }
 
 func newMetrics(s *Sink) *metrics {
@@ -23,11 +23,6 @@ func newMetrics(s *Sink) *metrics {
 	var tenant prometheus.Registerer = m.registry
 	if s.cfg.Tenant != stages.DefaultTenant {
 		tenant = prometheus.WrapRegistererWith(prometheus.Labels{"tenant": s.cfg.Tenant}, m.registry)
-	}
-	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-		tenant.MustRegister(c)
-		return c
 	}
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -40,21 +35,14 @@ func newMetrics(s *Sink) *metrics {
 		return h
 	}
 	const mib = 1 << 20
-	m.windows = counters("queen_s3_windows_committed_total", "windows committed", "queue")
-	m.records = counters("queen_s3_records_written_total", "records written in objects", "queue")
-	m.bytes = counters("queen_s3_bytes_written_total", "object bytes after compression", "queue", "format")
-	m.lost = counters("queen_s3_records_lost_total", "records gone before being read", "queue")
 	m.windowRecords = histogram("queen_s3_window_records", "records of a window", []float64{1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7})
 	m.windowBytes = histogram("queen_s3_window_bytes", "object bytes of a window",
 		[]float64{mib, 4 * mib, 16 * mib, 64 * mib, 128 * mib, 256 * mib, 512 * mib, 1024 * mib})
-	m.fetches = counters("queen_s3_fetch_calls_total", "fetch calls", "queue", "result")
-	m.requests = counters("queen_s3_s3_requests_total", "S3 requests", "op", "code")
+	m.requests = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "queen_s3_s3_requests_total", Help: "S3 requests"}, []string{"op", "code"})
+	tenant.MustRegister(m.requests)
 	m.precondition = counter("queen_s3_commit_precondition_lost_total", "KV batches rolled back")
 	m.givenBack = counter("queen_s3_queues_given_back_total", "queues handed to others")
-	tenant.MustRegister(&queueGauges{s: s, lag: prometheus.NewDesc("queen_s3_lag_seconds",
-		"safeTime minus the stamp the lake is complete through, the SLO", []string{"queue"}, nil),
-		partitions: prometheus.NewDesc("queen_s3_discovery_partitions", "partitions of the last full sweep", []string{"queue"}, nil),
-		checkpoint: prometheus.NewDesc("queen_s3_checkpoint_age_windows", "windows since the last checkpoint", []string{"queue"}, nil)})
+	tenant.MustRegister(newQueueMetrics(s))
 	m.registry.MustRegister(&nodeGauges{s: s,
 		safe:   prometheus.NewDesc("queen_s3_safe_lag_seconds", "wall clock minus safeTime", nil, nil),
 		buffer: prometheus.NewDesc("queen_s3_buffer_bytes", "buffered weight over all queues", nil, nil)})
@@ -62,56 +50,60 @@ func newMetrics(s *Sink) *metrics {
 }
 
 // hear counts.
-func (m *metrics) hear(q *queue, event any) {
+func (m *metrics) hear(event any) {
 	switch e := event.(type) {
 	case requested:
 		m.requests.WithLabelValues(string(e.op), strconv.Itoa(e.code)).Inc()
 	case preconditionLost:
 		m.precondition.Inc()
-	case bodiesRead:
-		result := "ok"
-		if e.err != nil {
-			result = "error"
-		}
-		m.fetches.WithLabelValues(q.name, result).Inc()
 	case windowCommitted:
-		p := e.c.Pointer
-		m.windows.WithLabelValues(q.name).Inc()
-		m.records.WithLabelValues(q.name).Add(float64(p.Records))
-		m.bytes.WithLabelValues(q.name, e.c.Intent.Format).Add(float64(p.Bytes))
-		if lost := lostRecords(e.c.Lost); lost > 0 {
-			m.lost.WithLabelValues(q.name).Add(float64(lost))
-		}
-		m.windowRecords.Observe(float64(p.Records))
-		m.windowBytes.Observe(float64(p.Bytes))
+		m.windowRecords.Observe(float64(e.c.Pointer.Records))
+		m.windowBytes.Observe(float64(e.c.Pointer.Bytes))
 	}
 }
 
-// queueGauges are the gauges with a queue label.
-type queueGauges struct {
-	s                           *Sink
-	lag, partitions, checkpoint *prometheus.Desc
+// queueMetrics are the families with a queue label.
+type queueMetrics struct {
+	s                                      *Sink
+	windows, records, bytes, lost, fetches *prometheus.Desc
+	lag, partitions, checkpoint            *prometheus.Desc
 }
 
-var _ prometheus.Collector = (*queueGauges)(nil)
+var _ prometheus.Collector = (*queueMetrics)(nil)
+
+func newQueueMetrics(s *Sink) *queueMetrics {
+	desc := func(name, help string, more ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, append([]string{"queue"}, more...), nil)
+	}
+	return &queueMetrics{
+		s:          s,
+		windows:    desc("queen_s3_windows_committed_total", "windows committed"),
+		records:    desc("queen_s3_records_written_total", "records written in objects"),
+		bytes:      desc("queen_s3_bytes_written_total", "object bytes after compression", "format"),
+		lost:       desc("queen_s3_records_lost_total", "records gone before being read"),
+		fetches:    desc("queen_s3_fetch_calls_total", "fetch calls", "result"),
+		lag:        desc("queen_s3_lag_seconds", "safeTime minus the stamp the lake is complete through, the SLO"),
+		partitions: desc("queen_s3_discovery_partitions", "partitions of the last full sweep"),
+		checkpoint: desc("queen_s3_checkpoint_age_windows", "windows since the last checkpoint"),
+	}
+}
 
 // Describe implements prometheus.Collector. One family has no samples: this sink needs no checkpoint.
-func (g *queueGauges) Describe(ch chan<- *prometheus.Desc) {
-	ch <- g.lag
-	ch <- g.partitions
-	ch <- g.checkpoint
+func (g *queueMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{g.windows, g.records, g.bytes, g.lost, g.fetches, g.lag, g.partitions, g.checkpoint} {
+		ch <- d
+	}
 }
 
 // Collect implements prometheus.Collector.
-func (g *queueGauges) Collect(ch chan<- prometheus.Metric) {
+func (g *queueMetrics) Collect(ch chan<- prometheus.Metric) {
 	for _, q := range g.s.all() {
 		q.mu.Lock()
 		lag, known := q.lag()
 		partitions := q.partitions
 		q.mu.Unlock()
-		q.status.mu.Lock()
-		watched := q.status.watched
-		q.status.mu.Unlock()
+		done, watched := q.status.figures()
+		g.counters(ch, q.name, done)
 		if !watched {
 			continue
 		}
@@ -119,6 +111,29 @@ func (g *queueGauges) Collect(ch chan<- prometheus.Metric) {
 		if known {
 			ch <- prometheus.MustNewConstMetric(g.lag, prometheus.GaugeValue, lag.Seconds(), q.name)
 		}
+	}
+}
+
+// counters shows what this process has done for a queue; what has not happened yet has no sample.
+func (g *queueMetrics) counters(ch chan<- prometheus.Metric, queue string, done figures) {
+	count := func(d *prometheus.Desc, n int64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), append([]string{queue}, labels...)...)
+	}
+	if done.windows > 0 {
+		count(g.windows, done.windows)
+		count(g.records, done.records)
+	}
+	for _, b := range done.bytes {
+		count(g.bytes, b.n, b.format)
+	}
+	if done.lost > 0 {
+		count(g.lost, done.lost)
+	}
+	if done.fetched > 0 {
+		count(g.fetches, done.fetched, "ok")
+	}
+	if done.unfetched > 0 {
+		count(g.fetches, done.unfetched, "error")
 	}
 }
 

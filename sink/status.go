@@ -1,9 +1,11 @@
 package sink
 
 import (
+	"slices"
 	"sync"
 	"time"
 
+	"queen/commit"
 	"queen/stages"
 )
 
@@ -38,11 +40,41 @@ type status struct {
 	k       uint64
 	end     stages.Micros // tEnd of the last window; Beginning when there is none
 	through stages.Micros // complete up to here: it never goes back. Beginning when nothing is known
-	windows int64
-	records int64
-	bytes   int64
-	lost    int64
-	fault   *fault // the last one
+	done    *figures      // by this process; nil while it is nothing
+	fault   *fault        // the last one
+}
+
+// figures are what a process has done for a queue.
+type figures struct {
+	windows, records, lost int64
+	bytes                  []formatBytes // of objects, in the order in which the formats came up: nearly always one
+	fetched, unfetched     int64         // calls for bodies, and those that failed
+}
+
+// formatBytes are the bytes of the objects of one format.
+type formatBytes struct {
+	format string
+	n      int64
+}
+
+// window counts a window.
+func (f *figures) window(c commit.Committed) {
+	f.windows++
+	f.records += c.Pointer.Records
+	f.lost += lostRecords(c.Lost)
+	i := slices.IndexFunc(f.bytes, func(b formatBytes) bool { return b.format == c.Intent.Format })
+	if i < 0 {
+		i, f.bytes = len(f.bytes), append(f.bytes, formatBytes{format: c.Intent.Format})
+	}
+	f.bytes[i].n += c.Pointer.Bytes
+}
+
+// allBytes are those of all formats.
+func (f *figures) allBytes() (n int64) {
+	for _, b := range f.bytes {
+		n += b.n
+	}
+	return n
 }
 
 // fault is an error as people see it.
@@ -75,10 +107,7 @@ func (t *status) hear(event any, now time.Time) {
 	case windowCommitted:
 		t.state, t.redo = stateFilling, false
 		t.k, t.end = e.c.Pointer.K, e.c.Pointer.End
-		t.windows++
-		t.records += e.c.Pointer.Records
-		t.bytes += e.c.Pointer.Bytes
-		t.lost += lostRecords(e.c.Lost)
+		t.doing().window(e.c)
 		t.raiseThrough(e.c.Pointer.End)
 	case heldElsewhere:
 		t.state, t.heldBy = stateHeld, e.holder
@@ -104,7 +133,10 @@ func (t *status) hear(event any, now time.Time) {
 		t.fail(e.err, now)
 	case bodiesRead:
 		if e.err != nil {
+			t.doing().unfetched++
 			t.fail(e.err, now)
+		} else {
+			t.doing().fetched++
 		}
 	}
 }
@@ -113,6 +145,25 @@ func (t *status) fail(err error, now time.Time) { t.fault = &fault{err.Error(), 
 
 // forget clears what is only known of a queue that runs here.
 func (t *status) forget() { t.watched, t.through, t.redo = false, stages.Beginning, false }
+
+// doing returns the figures to add to. The lock is held.
+func (t *status) doing() *figures {
+	if t.done == nil {
+		t.done = &figures{}
+	}
+	return t.done
+}
+
+// figures returns what was done for the queue, and whether it is run here.
+func (t *status) figures() (done figures, watched bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.done != nil {
+		done = *t.done
+		done.bytes = slices.Clone(done.bytes)
+	}
+	return done, t.watched
+}
 
 // now is the state.
 func (t *status) now() string {
@@ -228,12 +279,13 @@ func (q *queue) report() (row map[string]any, owned bool) {
 	buffered, partitions := q.buffered(), q.partitions
 	q.mu.Unlock()
 	t := &q.status
+	done, _ := t.figures()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	row = map[string]any{
 		"name": q.name, "ownedHere": owned, "heldBy": text(t.heldBy), "state": t.state, "k": t.k, "tEnd": moment(t.end),
 		"completeThrough": moment(t.through), "safeTime": nil, "lagSeconds": nil, "redo": t.redo, "bufferedBytes": buffered,
-		"partitions": 0, "windowsCommitted": t.windows, "records": t.records, "bytes": t.bytes, "recordsLost": t.lost, "lastError": nil,
+		"partitions": 0, "windowsCommitted": done.windows, "records": done.records, "bytes": done.allBytes(), "recordsLost": done.lost, "lastError": nil,
 	}
 	if t.watched {
 		row["safeTime"], row["partitions"] = moment(safe), partitions
