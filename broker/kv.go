@@ -68,6 +68,7 @@ func operations(ops []stages.Op) ([]kv.Op, error) {
 		}
 		if kind == kv.Put || kind == kv.PutIfAbsent {
 			var text bytes.Buffer
+			text.Grow(len(op.Value))
 			if err := json.Compact(&text, op.Value); err != nil {
 				return nil, fmt.Errorf("kv batch: value of operation %d: %w", i, err)
 			}

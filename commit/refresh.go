@@ -30,8 +30,7 @@ func Refresh(ctx context.Context, kv stages.KV, leases []*Lease) (lost []*Lease,
 }
 
 func refreshSome(ctx context.Context, kv stages.KV, leases []*Lease) (lost []*Lease, err error) {
-	var mine []*Lease
-	var ops []stages.Op
+	mine, ops := make([]*Lease, 0, len(leases)), make([]stages.Op, 0, len(leases))
 	defer func() {
 		for _, l := range mine {
 			l.unlock()

@@ -25,11 +25,10 @@ func (s *Sink) refresh(ctx context.Context) {
 }
 
 func (s *Sink) refreshOnce(ctx context.Context) {
-	owners := map[*commit.Lease]*queue{}
-	var leases []*commit.Lease
-	for _, q := range s.all() {
+	all := s.all()
+	leases := make([]*commit.Lease, 0, len(all))
+	for _, q := range all {
 		if q.lease.Held() {
-			owners[q.lease] = q
 			leases = append(leases, q.lease)
 		}
 	}
@@ -40,8 +39,14 @@ func (s *Sink) refreshOnce(ctx context.Context) {
 	if err != nil && ctx.Err() == nil {
 		s.raise(nil, waiting{"refresh", err})
 	}
+	gone := map[*commit.Lease]bool{}
 	for _, l := range lost {
-		owners[l].lostLease(l.Lost())
+		gone[l] = true
+	}
+	for _, q := range all {
+		if gone[q.lease] {
+			q.lostLease(q.lease.Lost())
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"queen/broker/command/wire"
 	"queen/broker/kv"
@@ -29,12 +30,23 @@ type KV struct {
 
 // Append appends the encoded body. The caller has checked the operations (kv.Validate).
 func (k KV) Append(dst []byte) []byte {
+	dst = slices.Grow(dst, k.size())
 	dst = append(dst, k.Tenant[:]...)
 	dst = binary.AppendUvarint(dst, uint64(len(k.Ops)))
 	for i := range k.Ops {
 		dst = appendOp(dst, &k.Ops[i])
 	}
 	return dst
+}
+
+// size is about what the encoded body has, in bytes.
+func (k KV) size() int {
+	const fixed = 48 // kind, flags, lengths, numbers
+	n := fixed
+	for i := range k.Ops {
+		n += fixed + len(k.Ops[i].NS) + len(k.Ops[i].Key) + len(k.Ops[i].Value)
+	}
+	return n
 }
 
 // appendOp appends one operation. Fields that its kind does not have are left out.
@@ -114,7 +126,9 @@ func allowedFlags(kind kv.Kind) byte {
 func DecodeKV(body []byte) (KV, error) {
 	r := wire.NewReader(body)
 	k := KV{Tenant: r.ID()}
-	for range r.Count(4) {
+	n := r.Count(4)
+	k.Ops = make([]kv.Op, 0, min(n, kv.MaxOps))
+	for range n {
 		k.Ops = append(k.Ops, decodeOp(r))
 	}
 	if err := r.End(); err != nil {

@@ -42,18 +42,21 @@ type batch struct {
 	tenant   [16]byte
 	now, led stages.Micros
 	results  []Result
-	next     uint64               // version of the next write
-	order    []string             // keys of staged, in order of evaluation
-	staged   map[string]*document // decided writes by document key; nil = deleted
-	budget   int                  // bytes that multi-key reads may still return
+	next     uint64             // version of the next write
+	order    []string           // keys of staged, in order of evaluation
+	staged   map[string]*change // decided writes by document key
+	budget   int                // bytes that multi-key reads may still return
 }
+
+// change is a decided write: the document that is in the rows, live or expired, and the one that takes its place; nil = none.
+type change struct{ old, next *document }
 
 // Apply runs a batch of operations of one tenant at the given times of the log clock and the led clock. An error is a fault
 // of the store or of a stored row, never of an operation.
 func Apply(tx Tx, tenant [16]byte, now, led stages.Micros, ops []Op) (Outcome, error) {
 	b := &batch{
 		tx: tx, tenant: tenant, now: now, led: led, budget: MaxRead,
-		results: make([]Result, len(ops)), next: tx.NextVersion(), staged: make(map[string]*document),
+		results: make([]Result, len(ops)), next: tx.NextVersion(), staged: make(map[string]*change),
 	}
 	for _, i := range evaluationOrder(ops) {
 		lost, err := b.single(i, &ops[i])
@@ -125,12 +128,12 @@ func (b *batch) single(i int, op *Op) (lost bool, err error) {
 	case op.Kind == Check:
 	case op.Kind == Delete:
 		if live != nil {
-			b.stage(key, nil)
+			b.stage(key, stored, nil)
 		}
 	default:
 		next.version, next.updated = b.next, b.now
 		b.next++
-		b.stage(key, &next)
+		b.stage(key, stored, &next)
 		r.Value, r.Version = next.text, next.version
 	}
 	return false, nil
@@ -201,24 +204,26 @@ func (b *batch) expiry(op *Op) stages.Micros {
 
 // stored returns the document under a key as the batch has left it so far, live or expired; nil = none.
 func (b *batch) stored(key string) (*document, error) {
-	if d, ok := b.staged[key]; ok {
-		return d, nil
+	if c := b.staged[key]; c != nil {
+		return c.next, nil
 	}
 	return load(b.tx, []byte(key))
 }
 
-// stage notes a write; nil deletes.
-func (b *batch) stage(key string, next *document) {
-	if _, again := b.staged[key]; !again {
-		b.order = append(b.order, key)
+// stage notes a write in the place of what stored has returned; nil deletes.
+func (b *batch) stage(key string, stored, next *document) {
+	if c := b.staged[key]; c != nil {
+		c.next = next
+		return
 	}
-	b.staged[key] = next
+	b.order = append(b.order, key)
+	b.staged[key] = &change{stored, next}
 }
 
 // write makes the staged writes, each with its expiry row.
 func (b *batch) write() error {
 	for _, key := range b.order {
-		if err := replace(b.tx, []byte(key), b.staged[key]); err != nil {
+		if err := replace(b.tx, []byte(key), *b.staged[key]); err != nil {
 			return fmt.Errorf("write %q: %w", key, err)
 		}
 	}

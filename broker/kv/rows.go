@@ -35,12 +35,9 @@ func load(tx getter, key []byte) (*document, error) {
 	return &d, nil
 }
 
-// replace puts a document in the place of what is stored under its key and keeps the expiry rows right; nil deletes.
-func replace(tx Tx, key []byte, next *document) error {
-	old, err := load(tx, key)
-	if err != nil {
-		return err
-	}
+// replace makes a change under a document key and keeps the expiry rows right.
+func replace(tx Tx, key []byte, c change) error {
+	old, next := c.old, c.next
 	if old != nil && old.expires != Never {
 		if err := tx.Delete(expiryKey(old.expires, key)); err != nil {
 			return err
