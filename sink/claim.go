@@ -228,14 +228,18 @@ func (s *Sink) list(ctx context.Context) {
 
 func (s *Sink) listOnce(ctx context.Context) {
 	if s.cfg.All {
+		var fresh []*queue // rows that stay are made together, and not among what a claim leaves to the collector
 		for _, info := range s.o.Queues.List() {
 			q, err := s.add(info.Name)
 			if err != nil {
 				s.raise(nil, waiting{"list", err})
 			}
 			if q != nil {
-				s.begin(ctx, q)
+				fresh = append(fresh, q)
 			}
+		}
+		for _, q := range fresh {
+			s.begin(ctx, q)
 		}
 	}
 	for _, q := range s.all() {
