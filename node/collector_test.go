@@ -25,4 +25,15 @@ func TestCollector(t *testing.T) {
 	if want := []int{50, 6, 100}; !slices.Equal(told, want) {
 		t.Errorf("told %v, want %v", told, want)
 	}
+	// While nothing is pushed it collects at half the growth; a window that is written ends that at once, and its end does not bring it back.
+	told = nil
+	for _, step := range []func(){
+		func() { c.looked(1) }, func() { c.looked(0) }, func() { c.looked(0) }, func() { c.held(1) }, func() { c.held(0) }, func() { c.looked(0) },
+		func() { c.held(1) }, func() { c.looked(0) }, func() { c.held(0) }, func() { c.looked(2) }, func() { c.looked(0) }, func() { c.looked(2) },
+	} {
+		step()
+	}
+	if want := []int{50, 100, 50, 100, 50, 100}; !slices.Equal(told, want) {
+		t.Errorf("told %v, want %v", told, want)
+	}
 }

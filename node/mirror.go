@@ -24,11 +24,13 @@ type mirror struct {
 // newMirror joins the sink to the broker's applied state and documents. The broker must be open.
 func newMirror(o Options, b *broker.Broker) (*mirror, error) {
 	tenant := o.Config.Sink.Tenant
+	log := b.Log(tenant)
 	var held func(bytes int64)
 	if o.Collect != nil {
-		held = (&collector{set: o.Collect}).held
+		c := &collector{set: o.Collect}
+		log, held = observed{log, c}, c.held
 	}
-	s, err := sink.New(sink.Options{Config: o.Config.Sink, Log: b.Log(tenant), KV: b.KV(tenant), Queues: b.Queues(tenant), Now: o.Now,
+	s, err := sink.New(sink.Options{Config: o.Config.Sink, Log: log, KV: b.KV(tenant), Queues: b.Queues(tenant), Now: o.Now,
 		Logger: logline.Named(o.Log, "queen-s3"), Rand: o.Rand, Abort: o.Abort,
 		Shared: sink.NewShared(sink.SharedOptions{Memory: o.Config.Sink.MemoryBytes, Threads: o.Config.Sink.Threads, Held: held, Pushes: b.State().Pushes})})
 	if err != nil {

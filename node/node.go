@@ -38,7 +38,7 @@ type Options struct {
 	Rand    io.Reader   // nil: crypto/rand
 	Fatal   func(error) // told once of an error after which only a restart is safe; must not wait for Close
 	Abort   func()      // ends the process at once at a crash point; nil: QUEEN_S3_CRASH_AT is refused
-	Collect func(int)   // sets the collector's percentage of the process (GOGC) while the sink holds much; nil: it is left alone
+	Collect func(int)   // sets the collector's percentage of the process (GOGC) while the sink holds much, or nothing is pushed; nil: it is left alone
 	Version string      // shown by /health; empty: Version
 }
 
