@@ -29,7 +29,8 @@ type Sink struct {
 
 	Endpoint, Region, Bucket, Prefix string
 	AccessKey                        string
-	SecretKey                        Secret
+	SecretKey, SessionToken          Secret
+	Ambient                          bool // no key is given: the process's own AWS credentials are used (contract B11)
 	PathStyle                        bool
 	SSE, SSEKMSKeyID                 string
 

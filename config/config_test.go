@@ -72,13 +72,14 @@ func TestEverySetting(t *testing.T) {
 		"QUEEN_S3_ENDPOINT": {
 			"HTTPS://s3.example.com/": func(c *Config) { c.Sink.Endpoint = "https://s3.example.com" },
 			"http://[::1]:9000":       func(c *Config) { c.Sink.Endpoint = "http://[::1]:9000" }},
-		"QUEEN_S3_REGION":     {"auto": func(c *Config) { c.Sink.Region = "auto" }},
-		"QUEEN_S3_BUCKET":     {"Other.Bucket-1": func(c *Config) { c.Sink.Bucket = "Other.Bucket-1" }},
-		"QUEEN_S3_ACCESS_KEY": {"k2": func(c *Config) { c.Sink.AccessKey = "k2" }},
-		"QUEEN_S3_SECRET_KEY": {"s=2": func(c *Config) { c.Sink.SecretKey = "s=2" }},
-		"QUEEN_S3_PREFIX":     {"//a/b/": func(c *Config) { c.Sink.Prefix = "a/b" }},
-		"QUEEN_S3_PATH_STYLE": {"true": func(c *Config) { c.Sink.PathStyle = true }, "No": func(*Config) {}},
-		"QUEEN_S3_SSE":        {"aes256": func(c *Config) { c.Sink.SSE = "AES256" }, "KMS": func(c *Config) { c.Sink.SSE = "aws:kms" }},
+		"QUEEN_S3_REGION":        {"auto": func(c *Config) { c.Sink.Region = "auto" }},
+		"QUEEN_S3_BUCKET":        {"Other.Bucket-1": func(c *Config) { c.Sink.Bucket = "Other.Bucket-1" }},
+		"QUEEN_S3_ACCESS_KEY":    {"k2": func(c *Config) { c.Sink.AccessKey = "k2" }},
+		"QUEEN_S3_SECRET_KEY":    {"s=2": func(c *Config) { c.Sink.SecretKey = "s=2" }},
+		"QUEEN_S3_SESSION_TOKEN": {"t=1": func(c *Config) { c.Sink.SessionToken = "t=1" }},
+		"QUEEN_S3_PREFIX":        {"//a/b/": func(c *Config) { c.Sink.Prefix = "a/b" }},
+		"QUEEN_S3_PATH_STYLE":    {"true": func(c *Config) { c.Sink.PathStyle = true }, "No": func(*Config) {}},
+		"QUEEN_S3_SSE":           {"aes256": func(c *Config) { c.Sink.SSE = "AES256" }, "KMS": func(c *Config) { c.Sink.SSE = "aws:kms" }},
 		"QUEEN_S3_SSE_KMS_KEY_ID": {"key-1": func(c *Config) {
 			c.Sink.SSE, c.Sink.SSEKMSKeyID = "aws:kms", "key-1"
 		}},
@@ -172,13 +173,14 @@ func TestSecretShowsNothing(t *testing.T) {
 // Every field of Config and Sink must be reached by the table: a field that is the same whatever is set is a field that
 // nothing fills.
 func TestEveryFieldIsFilled(t *testing.T) {
-	c, err := FromEnv(sinkEnv("QUEEN_LOG_FORMAT=json", "QUEEN_S3_PATH_STYLE=1", "QUEEN_S3_SSE=kms", "QUEEN_S3_SSE_KMS_KEY_ID=k", "QUEEN_BOGUS=1"))
+	c, err := FromEnv(sinkEnv("QUEEN_LOG_FORMAT=json", "QUEEN_S3_PATH_STYLE=1", "QUEEN_S3_SSE=kms", "QUEEN_S3_SSE_KMS_KEY_ID=k", "QUEEN_S3_SESSION_TOKEN=t",
+		"QUEEN_BOGUS=1"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, v := range []reflect.Value{reflect.ValueOf(c), reflect.ValueOf(*c.Sink)} {
 		for i := range v.NumField() {
-			if name := v.Type().Field(i).Name; v.Field(i).IsZero() && name != "All" {
+			if name := v.Type().Field(i).Name; v.Field(i).IsZero() && name != "All" && name != "Ambient" {
 				t.Errorf("%s.%s is not filled", v.Type().Name(), name)
 			}
 		}

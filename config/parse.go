@@ -80,6 +80,9 @@ func (c *Config) fillSink(env environment) error {
 	if c.Sink.SSEKMSKeyID != "" && c.Sink.SSE != "aws:kms" {
 		return fmt.Errorf("QUEEN_S3_SSE_KMS_KEY_ID is set but QUEEN_S3_SSE is not aws:kms: the key id would be ignored")
 	}
+	if err := c.Sink.checkKeys(env); err != nil {
+		return err
+	}
 	c.Sink.Instance = instance(c.Sink.Instance, c.NodeID, hostname(env))
 	return nil
 }

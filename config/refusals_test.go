@@ -69,7 +69,7 @@ func TestRefusals(t *testing.T) {
 		{"QUEEN_S3_REGION=", sink + "QUEEN_S3_REGION is not set: it is *"},
 		{"QUEEN_S3_BUCKET=", sink + "QUEEN_S3_BUCKET is not set: it is *"},
 		{"QUEEN_S3_ACCESS_KEY=", sink + "QUEEN_S3_ACCESS_KEY is not set: it is *"},
-		{"QUEEN_S3_SECRET_KEY=", sink + "QUEEN_S3_SECRET_KEY is not set: it is *"},
+		{"QUEEN_S3_SECRET_KEY=", sink + "QUEEN_S3_SECRET_KEY is not set: it is the secret of the key that requests are signed with; it is never logged or returned"},
 		{"QUEEN_S3_PARTITIONS=orders:0..1023,b:x,y", sink + "QUEEN_S3_PARTITIONS names 1026 partitions of orders, b, but a window can only close against what discovery reports: unset it"},
 		{"QUEEN_S3_PARTITIONS=a..b", sink + "QUEEN_S3_PARTITIONS=a..b starts without a queue name and a colon, *"},
 		{"QUEEN_S3_PARTITIONS=orders:", sink + "QUEEN_S3_PARTITIONS=orders: has an empty partition name, *"},
@@ -121,6 +121,38 @@ func like(pattern, text string) bool {
 		text = rest
 	}
 	return text == "" || strings.HasSuffix(pattern, "*")
+}
+
+// B11: without keys the process's own credentials are used; by half, neither.
+func TestKeysGivenByHalf(t *testing.T) {
+	none := []string{"QUEEN_S3_ACCESS_KEY=", "QUEEN_S3_SECRET_KEY="}
+	for _, c := range []struct {
+		env  []string
+		want string // "" = accepted
+	}{
+		{nil, ""},
+		{[]string{"QUEEN_S3_SESSION_TOKEN=t"}, "QUEEN_S3_SESSION_TOKEN is set but QUEEN_S3_ACCESS_KEY is not: the token would be ignored"},
+		{[]string{"AWS_ACCESS_KEY_ID=a"}, "AWS_ACCESS_KEY_ID is set but AWS_SECRET_ACCESS_KEY is not: *"},
+		{[]string{"AWS_ACCESS_KEY=a"}, "AWS_ACCESS_KEY is set but AWS_SECRET_ACCESS_KEY is not: *"},
+		{[]string{"AWS_SECRET_ACCESS_KEY=hunter2"}, "AWS_SECRET_ACCESS_KEY is set but AWS_ACCESS_KEY_ID is not: *"},
+		{[]string{"AWS_WEB_IDENTITY_TOKEN_FILE=/t"}, "AWS_WEB_IDENTITY_TOKEN_FILE is set but AWS_ROLE_ARN is not: *"},
+		{[]string{"AWS_ROLE_ARN=arn:aws:iam::1:role/r"}, "AWS_ROLE_ARN is set but AWS_WEB_IDENTITY_TOKEN_FILE is not: *"},
+		{[]string{"AWS_ACCESS_KEY_ID=a", "AWS_SECRET_ACCESS_KEY=hunter2"}, ""},
+		{[]string{"AWS_ACCESS_KEY=a", "AWS_SECRET_KEY=hunter2"}, ""},
+		{[]string{"AWS_WEB_IDENTITY_TOKEN_FILE=/t", "AWS_ROLE_ARN=arn:aws:iam::1:role/r"}, ""},
+	} {
+		got, err := FromEnv(sinkEnv(append(c.env, none...)...))
+		switch {
+		case c.want == "" && (err != nil || !got.Sink.Ambient):
+			t.Errorf("%q: %v", c.env, err)
+		case c.want != "" && (err == nil || !like("QUEEN_S3_EMBEDDED=true: "+c.want, err.Error()) || strings.Contains(err.Error(), "hunter2")):
+			t.Errorf("%q: %v", c.env, err)
+		}
+	}
+	given, err := FromEnv(sinkEnv("QUEEN_S3_SESSION_TOKEN=t", "AWS_ACCESS_KEY_ID=a")) // keys that are given leave nothing to find
+	if err != nil || given.Sink.Ambient || given.Sink.SessionToken.Reveal() != "t" {
+		t.Errorf("given keys: %+v %v", given.Sink, err)
+	}
 }
 
 func TestWarnings(t *testing.T) {

@@ -185,7 +185,7 @@ func (g *logs) start() {
 	}
 	g.l.Info().Str("version", Version).Str(keyTenant, c.Tenant).Str("sink", c.Name).Str("instance", c.Instance).Strs("queues", queues).
 		Str("partitions", "discovery").Str("s3", c.Endpoint).Str("bucket", c.Bucket).Str("prefix", c.Prefix).Str("region", c.Region).
-		Str("addressing", addressing).Str("sse", sse(c.SSE, c.SSEKMSKeyID)).Str("format", g.s.pins.Format).
+		Str("addressing", addressing).Str("credentials", credentials(c.Ambient)).Str("sse", sse(c.SSE, c.SSEKMSKeyID)).Str("format", g.s.pins.Format).
 		Str("compression", g.s.pins.Compression).Str("layout", c.Layout).Str("align", c.Align).Int64("target_mb", c.TargetBytes>>20).
 		Int64("max_window_ms", c.MaxWindow.Milliseconds()).Str("start", c.Start).Int("checkpoint_every", c.CheckpointEvery).
 		Int64("memory_mb", c.MemoryBytes>>20).Int("fetch_concurrency", c.FetchConcurrency).
@@ -201,4 +201,12 @@ func sse(mode, key string) string {
 		return mode
 	}
 	return mode + " " + "***" + key[max(0, len(key)-4):]
+}
+
+// credentials says whose keys sign, and nothing of them.
+func credentials(ambient bool) string {
+	if ambient {
+		return "of this process"
+	}
+	return "given"
 }

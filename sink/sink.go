@@ -130,7 +130,7 @@ func New(o Options) (*Sink, error) {
 
 func (s *Sink) clientOptions() upload.ClientOptions {
 	return upload.ClientOptions{Endpoint: s.cfg.Endpoint, Region: s.cfg.Region, Bucket: s.cfg.Bucket, AccessKey: s.cfg.AccessKey,
-		SecretKey: upload.Secret(s.cfg.SecretKey.Reveal()), PathStyle: s.cfg.PathStyle, SSE: s.cfg.SSE, KMSKeyID: s.cfg.SSEKMSKeyID,
+		SecretKey: upload.Secret(s.cfg.SecretKey.Reveal()), SessionToken: upload.Secret(s.cfg.SessionToken.Reveal()), Ambient: s.cfg.Ambient, PathStyle: s.cfg.PathStyle, SSE: s.cfg.SSE, KMSKeyID: s.cfg.SSEKMSKeyID,
 		Dial: s.o.Dial, Random: s.random, Wanted: s.wanted, Observe: func(op upload.Op, code int) { s.raise(nil, requested{op, code}) }}
 }
 

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 )
 
@@ -27,6 +26,8 @@ type Client struct {
 	o         ClientOptions
 	api       *s3.Client
 	transport *http.Transport
+	keys      *keys
+	brake     *brake
 	permit    func() error // asked before each attempt; nil = none is needed
 }
 
@@ -37,12 +38,16 @@ type ClientOptions struct {
 	Bucket    string
 	AccessKey string
 	SecretKey Secret
+	// SessionToken belongs to temporary keys.
+	SessionToken Secret
+	// Ambient takes the credentials of this process instead of given ones (credentials.go). They are the operator's: a bucket that somebody
+	// else names must never be written with them.
+	Ambient   bool
 	PathStyle bool // bucket in the path and not in the host name
 
 	SSE      string // "", AES256 or aws:kms
 	KMSKeyID string // with aws:kms
 
-	SessionToken   Secret
 	Dial           func(ctx context.Context, network, addr string) (net.Conn, error) // nil: a dialer with a limit of 5 s
 	Observe        func(op Op, code int)                                             // called for each attempt; code 0 = no answer
 	Attempts       int                                                               // tries of one request; 6
@@ -98,13 +103,13 @@ func (o *ClientOptions) Validate() error {
 		problems = append(problems, errors.New("endpoint: not http:// or https:// with a host and nothing behind it"))
 	}
 	for _, f := range []struct{ name, value string }{
-		{"region", o.Region}, {"bucket", o.Bucket}, {"access key", o.AccessKey}, {"secret key", string(o.SecretKey)},
+		{"region", o.Region}, {"bucket", o.Bucket},
 	} {
 		if f.value == "" {
 			problems = append(problems, errors.New(f.name+": not set"))
 		}
 	}
-	return errors.Join(problems...)
+	return errors.Join(append(problems, o.validateKeys()...)...)
 }
 
 // New returns the client of a bucket. It talks to nobody.
@@ -113,7 +118,7 @@ func New(o ClientOptions) (*Client, error) {
 		return nil, err
 	}
 	o.defaults()
-	c := &Client{o: o, transport: &http.Transport{
+	c := &Client{o: o, keys: o.keys(), brake: &brake{}, transport: &http.Transport{
 		DialContext:           o.Dial,
 		TLSHandshakeTimeout:   tlsTimeout,
 		ResponseHeaderTimeout: o.AnswerTimeout,
@@ -125,7 +130,8 @@ func New(o ClientOptions) (*Client, error) {
 		BaseEndpoint:               aws.String(strings.TrimRight(o.Endpoint, "/")),
 		Region:                     o.Region,
 		UsePathStyle:               o.PathStyle,
-		Credentials:                credentials.NewStaticCredentialsProvider(o.AccessKey, string(o.SecretKey), string(o.SessionToken)),
+		Credentials:                c.keys,
+		HTTPSignerV4:               &signer{},
 		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
 		ResponseChecksumValidation: aws.ResponseChecksumValidationWhenRequired,
 		Retryer:                    aws.NopRetryer{}, // retries are ours: two layers would multiply

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
@@ -18,30 +19,37 @@ import (
 // Error is what a store, or the way to it, said to a request.
 type Error struct {
 	Op         Op
+	Bucket     string
 	Key        string
 	Status     int           // HTTP status of the answer; 0 = no answer
 	Code       string        // the store's own code; "" when it gave none
-	Message    string        // the store's own words
+	Message    string        // the store's own words, one line, at most 300 characters
+	RequestID  string        // under which the store's own log has it; "" when it gave none
 	Hint       string        // what to do about it; "" when there is nothing to add
 	Retryable  bool          // the same request may succeed later
 	RetryAfter time.Duration // what the answer asked for, at most 60 s
 	Err        error         // cause; its text is not shown when the store answered
+
+	skew time.Duration // how far the clock that signed the request is ahead of the one that dated the answer; 0 = not known
 }
 
 // Error says in one sentence what was asked, what the store said, and what to do.
 func (e *Error) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s: ", e.Op, e.Key)
+	fmt.Fprintf(&b, "%s s3://%s/%s: ", e.Op, e.Bucket, e.Key)
 	switch {
 	case e.Status == 0:
 		fmt.Fprintf(&b, "no answer: %v", e.Err)
 	case e.Code == "" && e.Message == "" && e.Err != nil && e.Status < 300:
 		fmt.Fprintf(&b, "%d, but %v", e.Status, e.Err)
 	default:
-		fmt.Fprintf(&b, "%d %s", e.Status, firstOf(e.Code, http.StatusText(e.Status)))
+		b.WriteString(strings.TrimSpace(fmt.Sprintf("%d %s", e.Status, firstOf(e.Code, http.StatusText(e.Status)))))
 		if e.Message != "" && e.Message != e.Code {
 			fmt.Fprintf(&b, ": %s", strings.TrimRight(e.Message, "."))
 		}
+	}
+	if e.RequestID != "" {
+		fmt.Fprintf(&b, ", request %s", e.RequestID)
 	}
 	if e.Hint != "" {
 		fmt.Fprintf(&b, " (%s)", e.Hint)
@@ -52,6 +60,11 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// named says of which request an error is that no store gave.
+func (c *Client) named(op Op, key string, err error) error {
+	return fmt.Errorf("%s s3://%s/%s: %w", op, c.o.Bucket, key, err)
+}
+
 func firstOf(a, b string) string {
 	if a != "" {
 		return a
@@ -59,36 +72,84 @@ func firstOf(a, b string) string {
 	return b
 }
 
+// What is kept of a store's own words, characters: it may send anything, and they go into logs and status.
+const (
+	maxMessage = 300
+	maxWord    = 80
+)
+
+// shown makes one line of what a store wrote, at most so many characters of it.
+func shown(text string, most int) string {
+	var b strings.Builder
+	n := 0
+	for _, r := range strings.Join(strings.Fields(text), " ") {
+		if n++; n > most {
+			return b.String() + "…"
+		}
+		if !unicode.IsPrint(r) {
+			r = unicode.ReplacementChar
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
 const maxRetryAfter = 60 * time.Second
 
 // failure makes an *Error of what the SDK returned for one attempt.
 func (c *Client) failure(op Op, key string, err error) *Error {
-	e := &Error{Op: op, Key: key, Err: err}
+	e := &Error{Op: op, Bucket: c.o.Bucket, Key: key, Err: err}
 	var resp *smithyhttp.ResponseError
 	if errors.As(err, &resp) && resp.Response != nil {
+		h := resp.Response.Header
 		e.Status = resp.HTTPStatusCode()
-		if s, err := strconv.Atoi(resp.Response.Header.Get("Retry-After")); err == nil && s > 0 {
+		if s, err := strconv.Atoi(h.Get("Retry-After")); err == nil && s > 0 {
 			e.RetryAfter = min(time.Duration(s)*time.Second, maxRetryAfter)
 		}
+		e.skew = skew(resp.Response)
+		e.RequestID = shown(firstOf(h.Get("X-Amz-Request-Id"), h.Get("X-Guploader-Uploadid")), maxWord)
 	}
 	var api smithy.APIError
 	if errors.As(err, &api) {
-		e.Code, e.Message = api.ErrorCode(), api.ErrorMessage()
+		e.Code, e.Message = shown(api.ErrorCode(), maxWord), shown(api.ErrorMessage(), maxMessage)
 	}
 	if text := http.StatusText(e.Status); e.Code == "UnknownError" || e.Message == text && e.Code == strings.ReplaceAll(text, " ", "") {
 		e.Code, e.Message = "", "" // the SDK's words for an answer without an error document
 	}
-	var send *url.Error
-	if e.Status == 0 && errors.As(err, &send) {
-		e.Err = send.Err // without the SDK's and the transport's words for the request, which Op and Key say already
+	if e.Message == "UnknownError" {
+		e.Message = "" // and for a document without words
+	}
+	if e.Status == 0 {
+		e.Err = c.silence(err)
 	}
 	var short *shortAnswer
 	if errors.As(err, &short) {
 		e.Status, e.Err = short.status, short.err
 	}
+	if broken, ok := errors.AsType[*smithy.DeserializationError](err); ok && e.Status < 300 {
+		e.Err = fmt.Errorf("its answer cannot be read: %w", broken.Err)
+	}
 	e.Retryable = retryable(e, err)
 	e.Hint = c.hint(e, resp)
 	return e
+}
+
+// silence says why there is no answer, without the SDK's and the transport's words for the request, which Op and Key say already.
+func (c *Client) silence(err error) error {
+	if none, ok := errors.AsType[*noCredentials](err); ok {
+		return none
+	}
+	send, ok := errors.AsType[*url.Error](err)
+	if !ok {
+		return err
+	}
+	switch {
+	case send.Err == io.EOF, send.Err == io.ErrUnexpectedEOF:
+		return fmt.Errorf("the connection was closed: %w", send.Err)
+	case strings.HasSuffix(send.Err.Error(), "timeout awaiting response headers"):
+		return fmt.Errorf("the request was taken, and no answer began within %v: %w", c.o.AnswerTimeout, send.Err)
+	}
+	return send.Err
 }
 
 // shortAnswer is an answer with a good status that ended early or is not what it should be.
@@ -105,6 +166,9 @@ func retryable(e *Error, err error) bool {
 	// Stores give these a status of 400, but they mean a body that was damaged or stalled on its way, or that it is too much now.
 	case "RequestTimeout", "BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch", "SlowDown", "InternalError", "ServiceUnavailable":
 		return true
+	// And these one of 409: something else was done to the key at the same moment, a late request of our own for example.
+	case "OperationAborted", "ConditionalRequestConflict":
+		return true
 	}
 	switch {
 	case e.Status == http.StatusRequestTimeout, e.Status == http.StatusTooManyRequests, e.Status >= 500:
@@ -114,77 +178,10 @@ func retryable(e *Error, err error) bool {
 	case e.Status >= 200:
 		return true // a good status with an answer that cannot be read
 	}
+	if _, ok := errors.AsType[*noCredentials](err); ok {
+		return true // who gives them may be away for a moment
+	}
 	var send *smithyhttp.RequestSendError
 	var cancelled *smithy.CanceledError
 	return errors.As(err, &send) || errors.As(err, &cancelled) || errors.Is(err, context.DeadlineExceeded)
-}
-
-// hint says what to do, in words (contract B8). What the store said stands beside it.
-func (c *Client) hint(e *Error, resp *smithyhttp.ResponseError) string {
-	if e.Status == 0 {
-		return c.silenceHint(e)
-	}
-	switch e.Code {
-	case "RequestTimeTooSkewed":
-		return "this machine's clock and the store's are too far apart: set the clock, with NTP for example"
-	case "InvalidAccessKeyId":
-		return "the store does not know this access key"
-	case "ExpiredToken", "TokenRefreshRequired":
-		return "the credentials have expired: give new ones"
-	case "SignatureDoesNotMatch":
-		return "the secret key is wrong, the region is not the bucket's, or a proxy changes requests on the way"
-	case "NoSuchBucket":
-		return fmt.Sprintf("there is no bucket %q at %s: create it or correct its name", c.o.Bucket, c.o.Endpoint)
-	case "KeyTooLongError", "XMinioInvalidObjectName":
-		return "the key is too long or not allowed in this store: use a shorter prefix or queue name"
-	case "PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "TemporaryRedirect":
-		return c.regionHint(resp)
-	}
-	switch {
-	case e.Status == http.StatusMovedPermanently, e.Status == http.StatusTemporaryRedirect:
-		return c.regionHint(resp)
-	case e.Status == http.StatusForbidden && strings.Contains(strings.ToLower(e.Message), "kms"):
-		return "the key must allow kms:GenerateDataKey and, for multipart uploads, kms:Decrypt"
-	case e.Status == http.StatusForbidden:
-		return "the access key needs " + permission(e.Op) + " on this bucket and prefix; a wrong secret or clock can look the same"
-	case e.Status == http.StatusNotFound && e.Op != OpMultipartPart && e.Op != OpMultipartComplete:
-		return fmt.Sprintf("is there a bucket %q at %s, and is path style set as the store wants it?", c.o.Bucket, c.o.Endpoint)
-	}
-	return ""
-}
-
-func (c *Client) silenceHint(e *Error) string {
-	var dns *net.DNSError
-	switch {
-	case errors.As(e.Err, &dns):
-		return fmt.Sprintf("the name of the endpoint %s cannot be resolved: check the endpoint, path style and DNS", c.o.Endpoint)
-	case strings.Contains(e.Err.Error(), "x509:"), strings.Contains(e.Err.Error(), "tls:"):
-		return "the store's certificate is not accepted here: check the endpoint and the certificates of this machine"
-	case !e.Retryable:
-		return "check the endpoint, region and bucket name"
-	}
-	return "check that " + c.o.Endpoint + " can be reached from here"
-}
-
-func (c *Client) regionHint(resp *smithyhttp.ResponseError) string {
-	if resp != nil && resp.Response != nil {
-		if r := resp.Response.Header.Get("x-amz-bucket-region"); r != "" {
-			return fmt.Sprintf("the bucket is in region %s, requests are signed for %s: set the region and its endpoint", r, c.o.Region)
-		}
-	}
-	return fmt.Sprintf("the bucket is not in region %s, or its endpoint is another one: set the region and endpoint", c.o.Region)
-}
-
-// permission is the right that an operation needs.
-func permission(op Op) string {
-	switch op {
-	case OpGet, OpHead:
-		return "s3:GetObject"
-	case OpList:
-		return "s3:ListBucket"
-	case OpMultipartAbort:
-		return "s3:AbortMultipartUpload"
-	default:
-		return "s3:PutObject"
-	}
 }

@@ -21,8 +21,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		retryable bool
 		words     string
 	}{
-		{400, "RequestTimeTooSkewed", "The difference is too large.", nil, false, "set the clock"},
-		{403, "RequestTimeTooSkewed", "The difference is too large.", nil, false, "set the clock"},
+		{400, "RequestTimeTooSkewed", "The difference is too large.", nil, false, "set this machine's clock"},
+		{403, "RequestTimeTooSkewed", "The difference is too large.", nil, false, "set this machine's clock"},
 		{403, "AccessDenied", "Access Denied", nil, false, "s3:PutObject"},
 		{403, "AccessDenied", "not authorized to perform: kms:GenerateDataKey", nil, false, "kms:Decrypt"},
 		{403, "InvalidAccessKeyId", "no such key", nil, false, "does not know this access key"},
@@ -48,10 +48,10 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 				b.s3.Script(fakes3.Rule{Status: c.status, Code: c.code, Body: c.message, Header: c.header})
 				err := b.Put(t.Context(), "queen/k", "text/plain", []byte("x"))
 				var e *Error
-				if !errors.As(err, &e) || e.Retryable != c.retryable || e.Status != c.status || e.Code != c.code || e.Op != OpPut || e.Key != "queen/k" {
+				if !errors.As(err, &e) || e.Retryable != c.retryable || e.Status != c.status || e.Code != c.code || e.Op != OpPut || e.Key != "queen/k" || e.Bucket != "lake" {
 					t.Fatalf("got %#v", e)
 				}
-				if !strings.Contains(err.Error(), c.words) || !strings.HasPrefix(err.Error(), "put queen/k: ") {
+				if !strings.Contains(err.Error(), c.words) || !strings.HasPrefix(err.Error(), "put s3://lake/queen/k: ") {
 					t.Errorf("words: %s", err)
 				}
 				if strings.Contains(err.Error(), testSecret) {
@@ -75,7 +75,7 @@ func TestNoAnswerSaysWhere(t *testing.T) {
 		b.s3.Script(fakes3.Rule{Cut: fakes3.CutBefore})
 		err := b.Put(t.Context(), "k", "text/plain", []byte("x"))
 		var e *Error
-		if !errors.As(err, &e) || !e.Retryable || e.Status != 0 || err.Error() != "put k: no answer: EOF (check that http://fakes3.test can be reached from here)" {
+		if !errors.As(err, &e) || !e.Retryable || e.Status != 0 || err.Error() != "put s3://lake/k: no answer: the connection was closed: EOF (check that http://fakes3.test can be reached from here)" {
 			t.Fatalf("got %v", err)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -74,19 +75,51 @@ func (c *Client) Get(ctx context.Context, key string, limit int64) (data []byte,
 		return nil, false, nil
 	}
 	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("%s %s: longer than %d bytes", OpGet, key, limit)
+		err = c.named(OpGet, key, fmt.Errorf("the object is longer than the %d bytes that are read of it", limit))
 	}
 	return data, err == nil, err
 }
 
-// Open streams an object. Its body can break in the middle, which is an error of the reader's; an object that is not there is
-// an error that IsAbsent reports. For tools: the sink reads nothing large.
+// Open streams an object. Its body can break in the middle, or no byte of it may come for AnswerTimeout, which is an error of the reader's;
+// an object that is not there is an error that IsAbsent reports. For tools: the sink reads nothing large.
 func (c *Client) Open(ctx context.Context, key string) (io.ReadCloser, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	idle := time.AfterFunc(c.o.AnswerTimeout, func() { cancel(errIdle) })
 	out, err := c.api.GetObject(ctx, &s3.GetObjectInput{Bucket: aws.String(c.o.Bucket), Key: aws.String(key)})
 	if err != nil {
+		idle.Stop()
+		cancel(nil)
 		return nil, c.failure(OpGet, key, err)
 	}
-	return out.Body, nil
+	return &watched{out.Body, ctx, cancel, idle, c.o.AnswerTimeout}, nil
+}
+
+// errIdle is a body of which nothing comes any more.
+var errIdle = errors.New("the store sends no more of the object, and has not ended it")
+
+// watched is a body that is given up when no byte of it comes for a while.
+type watched struct {
+	io.ReadCloser
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	idle   *time.Timer
+	limit  time.Duration
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	w.idle.Reset(w.limit)
+	n, err := w.ReadCloser.Read(p)
+	w.idle.Stop()
+	if err != nil && context.Cause(w.ctx) == errIdle {
+		err = fmt.Errorf("%w for %v", errIdle, w.limit)
+	}
+	return n, err
+}
+
+func (w *watched) Close() error {
+	w.idle.Stop()
+	w.cancel(nil)
+	return w.ReadCloser.Close()
 }
 
 // IsAbsent reports whether err says that an object does not exist.
@@ -112,42 +145,6 @@ func (c *Client) Head(ctx context.Context, key string) (size int64, found bool, 
 		return 0, false, nil
 	}
 	return size, err == nil, err
-}
-
-// Probe asks whether the bucket answers: a HEAD of "<prefix>/", for which "not found" is as good as "found" (contract B8). Since a HEAD
-// cannot say what was not found, or why it is refused, a GET of the same key does: a missing bucket and an unknown access key are faults, named
-// with the store's own code. Each is one attempt; whoever probes decides when to ask again.
-func (c *Client) Probe(ctx context.Context, prefix string) error {
-	key := prefix + "/"
-	try, cancel := context.WithTimeoutCause(ctx, c.o.AnswerTimeout, errDeadline)
-	defer cancel()
-	_, err := c.api.HeadObject(try, &s3.HeadObjectInput{Bucket: aws.String(c.o.Bucket), Key: aws.String(key)})
-	if err == nil {
-		return nil
-	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("%s %s: %w", OpHead, key, context.Cause(ctx))
-	}
-	head := c.failure(OpHead, key, err)
-	if !absent(head) && head.Status != http.StatusForbidden {
-		return head
-	}
-	out, err := c.api.GetObject(try, &s3.GetObjectInput{Bucket: aws.String(c.o.Bucket), Key: aws.String(key)})
-	var get *Error
-	if err == nil {
-		err = out.Body.Close()
-	} else if get = c.failure(OpGet, key, err); absent(get) || head.Status == http.StatusNotFound && hidden(get) == nil {
-		err, get = nil, nil
-	}
-	switch {
-	case ctx.Err() != nil:
-		return fmt.Errorf("%s %s: %w", OpGet, key, context.Cause(ctx))
-	case get != nil && (head.Status == http.StatusNotFound || get.Code != ""):
-		return get
-	case head.Status == http.StatusForbidden:
-		return head
-	}
-	return err
 }
 
 // Listed is one object of a listing.

@@ -23,37 +23,77 @@ var errDeadline = errors.New("the attempt took too long")
 // answers would hold it for all attempts, minutes each. Attempts that fail soon are made again here: their waits are 31 s together unless the
 // store asks for more, and to give up a multipart upload for one busy answer would send all of its parts again.
 //
+// A refusal for good gets one more attempt at once when something has changed by it: there are other credentials, or the store's time is known.
+//
 // It returns nil, ctx's cause or the permit's refusal with the request named, or the *Error of the last attempt.
 func (c *Client) retry(ctx context.Context, op Op, key string, attempt func(ctx context.Context) error) error {
-	step := firstStep
+	step, changed := firstStep, false
 	for n := 1; ; n++ {
 		if err := c.permitted(op); err != nil {
-			return fmt.Errorf("%s %s: %w", op, key, err)
+			return c.named(op, key, err)
 		}
-		try, cancel := context.WithTimeoutCause(ctx, c.o.RequestTimeout, errDeadline)
-		err := attempt(try)
-		late := context.Cause(try) == errDeadline
-		cancel()
-		if err == nil {
+		gen := c.keys.generation()
+		e, slow := c.try(ctx, op, key, attempt)
+		if e == nil {
 			return nil
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("%s %s: %w", op, key, context.Cause(ctx))
+			return c.named(op, key, context.Cause(ctx))
 		}
-		e := c.failure(op, key, err)
-		if late && e.Status < 300 {
-			e.Retryable, e.Err = true, fmt.Errorf("%w: over %v", errDeadline, c.o.RequestTimeout)
+		if !e.Retryable && !changed {
+			if changed = c.changed(ctx, e, gen); changed {
+				continue
+			}
 		}
-		var limit net.Error
-		slow := late || errors.As(err, &limit) && limit.Timeout()
 		if !e.Retryable || n >= c.o.Attempts || slow && c.o.Wanted() {
 			return e
 		}
 		if err := sleep(ctx, max(c.jitter(step), e.RetryAfter)); err != nil {
-			return fmt.Errorf("%s %s: %w", op, key, err)
+			return c.named(op, key, err)
 		}
 		step = min(2*step, lastStep)
 	}
+}
+
+// try makes one attempt when it is its turn. slow says that a time limit ended it.
+func (c *Client) try(ctx context.Context, op Op, key string, attempt func(ctx context.Context) error) (e *Error, slow bool) {
+	if op != OpMultipartAbort { // it makes the store's work less
+		if err := c.brake.enter(ctx, c.o.AnswerTimeout); err != nil {
+			return c.unsent(op, key, err), true
+		}
+		defer func() { c.brake.leave(e) }()
+	}
+	try, cancel := context.WithTimeoutCause(ctx, c.o.RequestTimeout, errDeadline)
+	defer cancel()
+	err := attempt(try)
+	if err == nil {
+		return nil, false
+	}
+	e = c.failure(op, key, err)
+	late := context.Cause(try) == errDeadline
+	if late && e.Status < 300 {
+		e.Retryable, e.Err = true, fmt.Errorf("%w: over %v", errDeadline, c.o.RequestTimeout)
+		e.Hint = c.hint(e, nil)
+	}
+	var limit net.Error
+	return e, late || errors.As(err, &limit) && limit.Timeout()
+}
+
+// unsent is a request that did not leave.
+func (c *Client) unsent(op Op, key string, why error) *Error {
+	e := &Error{Op: op, Bucket: c.o.Bucket, Key: key, Retryable: true, Err: why}
+	e.Hint = c.hint(e, nil)
+	return e
+}
+
+// changed says that a refused request may be taken now: the SDK has seen the store's clock in its answer, or the process has other credentials.
+func (c *Client) changed(ctx context.Context, e *Error, gen int) bool {
+	if e.Code == "RequestTimeTooSkewed" || !refused(e) {
+		return e.skew.Abs() > skewed
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.o.AnswerTimeout)
+	defer cancel()
+	return c.keys.renew(ctx, gen)
 }
 
 // permitted asks for the permit of one attempt. An upload is aborted without one: that names what this client began and nothing else, and the

@@ -73,9 +73,34 @@ func (o *observer) RoundTrip(r *http.Request) (*http.Response, error) {
 		o.seen(opOf(r), 0)
 		return nil, err
 	}
-	o.seen(opOf(r), resp.StatusCode)
+	op := opOf(r)
+	o.seen(op, resp.StatusCode)
+	if op != OpGet || resp.StatusCode >= 300 {
+		resp.Body = &document{resp.Body, maxDocument}
+	}
 	return resp, nil
 }
+
+// maxDocument bounds an answer that is not an object, bytes: whatever answers, such an answer is read into memory whole. The largest there is is
+// a page of a listing, 1000 keys of 1 KiB.
+const maxDocument = 16 << 20
+
+// document is the body of such an answer.
+type document struct {
+	io.ReadCloser
+	left int64
+}
+
+func (d *document) Read(p []byte) (int, error) {
+	if d.left <= 0 {
+		return 0, errLongAnswer
+	}
+	n, err := d.ReadCloser.Read(p[:min(int64(len(p)), d.left)])
+	d.left -= int64(n)
+	return n, err
+}
+
+var errLongAnswer = fmt.Errorf("its answer is longer than %d MiB", maxDocument>>20)
 
 // apiOptions change the SDK's requests where stores differ from the one it was made for.
 func apiOptions() []func(*middleware.Stack) error {

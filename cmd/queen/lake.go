@@ -155,7 +155,8 @@ func (a *lakeArgs) open(environ []string) (lake.Store, lake.Options, lake.Place,
 		return lake.Folder(a.target), o, lake.Place{Folder: folder}, nil
 	}
 	client, err := upload.New(upload.ClientOptions{Endpoint: c.Sink.Endpoint, Region: c.Sink.Region, Bucket: c.Sink.Bucket,
-		AccessKey: c.Sink.AccessKey, SecretKey: upload.Secret(c.Sink.SecretKey.Reveal()), PathStyle: c.Sink.PathStyle})
+		AccessKey: c.Sink.AccessKey, SecretKey: upload.Secret(c.Sink.SecretKey.Reveal()),
+		SessionToken: upload.Secret(c.Sink.SessionToken.Reveal()), Ambient: c.Sink.Ambient, PathStyle: c.Sink.PathStyle})
 	if err != nil {
 		return nil, o, lake.Place{}, fmt.Errorf("%s: %w", a.target, err)
 	}

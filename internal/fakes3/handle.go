@@ -48,7 +48,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	if rule.Hold != nil && !s.wait(r, rule.Hold) {
 		cut()
 	}
-	s.reply(w, rec, s.decide(rec, rule, r, data), rule)
+	s.reply(w, r, rec, s.decide(rec, rule, r, data), rule)
 }
 
 // pause waits for d and reports whether to go on.
@@ -122,10 +122,8 @@ func (s *Server) decide(rec *Request, rule Rule, r *http.Request, data []byte) a
 	if s.o.Proxy != nil {
 		s.o.Proxy(r)
 	}
-	if s.o.Secret != "" {
-		if err := checkSignature(r, s.o.Secret, data); err != nil {
-			return failure(http.StatusForbidden, "SignatureDoesNotMatch", err.Error())
-		}
+	if a, ok := s.admit(r, data); !ok {
+		return a
 	}
 	a := s.operate(rec, data)
 	if rule.Then != nil {
@@ -134,7 +132,7 @@ func (s *Server) decide(rec *Request, rule Rule, r *http.Request, data []byte) a
 	return a
 }
 
-func (s *Server) reply(w http.ResponseWriter, rec *Request, a answer, rule Rule) {
+func (s *Server) reply(w http.ResponseWriter, r *http.Request, rec *Request, a answer, rule Rule) {
 	if rule.Cut == CutAfter {
 		cut()
 	}
@@ -147,13 +145,32 @@ func (s *Server) reply(w http.ResponseWriter, rec *Request, a answer, rule Rule)
 	if w.Header().Get("Content-Length") == "" {
 		w.Header().Set("Content-Length", strconv.Itoa(len(a.body)))
 	}
+	if s.o.Now != nil {
+		w.Header().Set("Date", s.o.Now().UTC().Format(http.TimeFormat))
+	}
 	w.WriteHeader(a.status)
+	if rule.Trickle > 0 {
+		s.trickle(w, r, a.body, rule.Trickle)
+		return
+	}
 	if rule.Cut == CutAnswer {
 		_, _ = w.Write(a.body[:len(a.body)/2])
 		_ = http.NewResponseController(w).Flush()
 		cut()
 	}
 	_, _ = w.Write(a.body)
+}
+
+func (s *Server) trickle(w http.ResponseWriter, r *http.Request, body []byte, distance time.Duration) {
+	for i := range body {
+		if !s.pause(r, distance) {
+			cut()
+		}
+		if _, err := w.Write(body[i : i+1]); err != nil {
+			cut()
+		}
+		_ = http.NewResponseController(w).Flush()
+	}
 }
 
 func (s *Server) operate(rec *Request, data []byte) answer {

@@ -48,11 +48,14 @@ type Rule struct {
 	Part  int    // number of a multipart_part; 0 = any
 	Skip  int    // so many matching requests pass first
 	Times int    // then it acts so often; 0 = always
+	Pass  int    // of each so many requests on which it would act, one passes; 0 = none
 
 	Delay time.Duration   // before anything else
 	Hold  <-chan struct{} // wait for it after the body was read; nil = do not wait
 	Stall <-chan struct{} // read half of the body, then wait for it; nil = do not
 	Cut   Cut
+	// Trickle sends the answer's body byte by byte, with so much time before each.
+	Trickle time.Duration
 	// Status other than 0 answers with it, Body and Header instead of the operation; with Apply the operation takes effect before.
 	Status int
 	Code   string // makes Body an S3 error document
@@ -90,6 +93,9 @@ func (s *Server) rule(rec *Request) Rule {
 		}
 		r.seen++
 		if r.seen <= r.Skip || r.Times > 0 && r.seen > r.Skip+r.Times {
+			continue
+		}
+		if r.Pass > 0 && (r.seen-r.Skip)%r.Pass == 0 {
 			continue
 		}
 		return *r

@@ -13,12 +13,15 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 )
 
 // Options of a server.
 type Options struct {
 	Bucket string
-	Secret string // not empty: requests must be signed with it
+	Secret string // not empty: requests must be signed with it; Accept names others
+	// Now is the server's clock: it dates answers, and a request that is dated 15 minutes off it is refused. nil: any date is good.
+	Now func() time.Time
 	// Proxy changes a request before its signature is checked, as a front end on the way would.
 	Proxy func(r *http.Request)
 	// ETag makes the tag of an object or part; nil: its quoted MD5.
@@ -43,6 +46,7 @@ type Server struct {
 	nextID   int
 	requests []*Request
 	rules    []*Rule
+	accepted *Credentials // nil: whoever signs with Options.Secret
 	deaf     bool
 	ended    bool
 }

@@ -10,7 +10,51 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 )
+
+// Credentials are what a server accepts.
+type Credentials struct{ Access, Secret, Token string }
+
+// Accept makes these the only credentials that are taken from now on.
+func (s *Server) Accept(c Credentials) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.accepted = &c
+}
+
+// maxSkew is how far the date of a request may be from the server's clock.
+const maxSkew = 15 * time.Minute
+
+// admit checks the date, the keys and the signature of a request, as far as the server was told of any. ok = it may go on.
+func (s *Server) admit(r *http.Request, body []byte) (a answer, ok bool) {
+	if s.o.Now != nil {
+		date, err := time.Parse("20060102T150405Z", r.Header.Get("X-Amz-Date"))
+		if err != nil || date.Sub(s.o.Now()).Abs() > maxSkew {
+			return failure(http.StatusForbidden, "RequestTimeTooSkewed", "The difference between the request time and the current time is too large."), false
+		}
+	}
+	s.mu.Lock()
+	want := s.accepted
+	s.mu.Unlock()
+	secret := s.o.Secret
+	if want != nil {
+		secret = want.Secret
+		switch {
+		case !strings.Contains(r.Header.Get("Authorization"), "Credential="+want.Access+"/"):
+			return failure(http.StatusForbidden, "InvalidAccessKeyId", "The AWS Access Key Id you provided does not exist in our records."), false
+		case r.Header.Get("X-Amz-Security-Token") != want.Token:
+			return failure(http.StatusBadRequest, "ExpiredToken", "The provided token has expired."), false
+		}
+	}
+	if secret == "" {
+		return a, true
+	}
+	if err := checkSignature(r, secret, body); err != nil {
+		return failure(http.StatusForbidden, "SignatureDoesNotMatch", err.Error()), false
+	}
+	return a, true
+}
 
 // checkSignature computes the AWS Signature Version 4 of a request from what arrived and compares it with the one it carries.
 func checkSignature(r *http.Request, secret string, body []byte) error {
