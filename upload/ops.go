@@ -88,7 +88,10 @@ func (c *Client) Open(ctx context.Context, key string) (io.ReadCloser, error) {
 	out, err := c.api.GetObject(ctx, &s3.GetObjectInput{Bucket: aws.String(c.o.Bucket), Key: aws.String(key)})
 	if err != nil {
 		idle.Stop()
-		cancel(nil)
+		defer cancel(nil)
+		if context.Cause(ctx) == errIdle {
+			return nil, c.unsent(OpGet, key, fmt.Errorf("%w: over %v", errDeadline, c.o.AnswerTimeout))
+		}
 		return nil, c.failure(OpGet, key, err)
 	}
 	return &watched{out.Body, ctx, cancel, idle, c.o.AnswerTimeout}, nil

@@ -27,7 +27,7 @@ var errDeadline = errors.New("the attempt took too long")
 //
 // It returns nil, ctx's cause or the permit's refusal with the request named, or the *Error of the last attempt.
 func (c *Client) retry(ctx context.Context, op Op, key string, attempt func(ctx context.Context) error) error {
-	step, changed := firstStep, false
+	step, changed := firstStep, (*Error)(nil) // changed: the refusal by which something has changed
 	for n := 1; ; n++ {
 		if err := c.permitted(op); err != nil {
 			return c.named(op, key, err)
@@ -40,10 +40,12 @@ func (c *Client) retry(ctx context.Context, op Op, key string, attempt func(ctx 
 		if ctx.Err() != nil {
 			return c.named(op, key, context.Cause(ctx))
 		}
-		if !e.Retryable && !changed {
-			if changed = c.changed(ctx, e, gen); changed {
-				continue
-			}
+		if !e.Retryable && changed == nil && c.changed(ctx, e, gen) {
+			changed = e
+			continue
+		}
+		if changed != nil && e.Code == "RequestTimeTooSkewed" && changed.Code == e.Code {
+			return changed // a store that refuses its own time; the first answer says how far the clocks are apart
 		}
 		if !e.Retryable || n >= c.o.Attempts || slow && c.o.Wanted() {
 			return e

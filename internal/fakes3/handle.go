@@ -162,6 +162,7 @@ func (s *Server) reply(w http.ResponseWriter, r *http.Request, rec *Request, a a
 }
 
 func (s *Server) trickle(w http.ResponseWriter, r *http.Request, body []byte, distance time.Duration) {
+	_ = http.NewResponseController(w).Flush()
 	for i := range body {
 		if !s.pause(r, distance) {
 			cut()
