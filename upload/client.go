@@ -9,6 +9,7 @@ package upload
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -100,7 +101,7 @@ func (o *ClientOptions) Validate() error {
 	var problems []error
 	u, err := url.Parse(o.Endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" {
-		problems = append(problems, errors.New("endpoint: not http:// or https:// with a host and nothing behind it"))
+		problems = append(problems, fmt.Errorf("endpoint: %q is not http:// or https:// with a host and nothing behind it", o.Endpoint))
 	}
 	for _, f := range []struct{ name, value string }{
 		{"region", o.Region}, {"bucket", o.Bucket},

@@ -44,7 +44,7 @@ const earlier = time.Minute
 type noCredentials struct{ err error }
 
 func (e *noCredentials) Error() string {
-	return "there are no credentials to sign it with: " + shown(e.err.Error(), maxMessage)
+	return "there are no credentials to sign it with: " + shown(strings.TrimPrefix(e.err.Error(), "failed to refresh cached credentials, "), maxMessage)
 }
 
 func (e *noCredentials) Unwrap() error { return e.err }

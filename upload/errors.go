@@ -38,6 +38,8 @@ func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s s3://%s/%s: ", e.Op, e.Bucket, e.Key)
 	switch {
+	case e.Status == 0 && (!e.Retryable || errors.Is(e.Err, errBusy) || errors.As(e.Err, new(*noCredentials))):
+		fmt.Fprintf(&b, "not sent: %v", e.Err)
 	case e.Status == 0:
 		fmt.Fprintf(&b, "no answer: %v", e.Err)
 	case e.Code == "" && e.Message == "" && e.Err != nil && e.Status < 300:
@@ -127,7 +129,7 @@ func (c *Client) failure(op Op, key string, err error) *Error {
 		e.Status, e.Err = short.status, short.err
 	}
 	if broken, ok := errors.AsType[*smithy.DeserializationError](err); ok && e.Status < 300 {
-		e.Err = fmt.Errorf("its answer cannot be read: %w", broken.Err)
+		e.Err = fmt.Errorf("its answer cannot be read: %w", broken.Unwrap())
 	}
 	e.Retryable = retryable(e, err)
 	e.Hint = c.hint(e, resp)
@@ -140,6 +142,9 @@ func (c *Client) silence(err error) error {
 		return none
 	}
 	send, ok := errors.AsType[*url.Error](err)
+	if op, isOp := errors.AsType[*smithy.OperationError](err); !ok && isOp {
+		return op.Err
+	}
 	if !ok {
 		return err
 	}
@@ -147,7 +152,7 @@ func (c *Client) silence(err error) error {
 	case send.Err == io.EOF, send.Err == io.ErrUnexpectedEOF:
 		return fmt.Errorf("the connection was closed: %w", send.Err)
 	case strings.HasSuffix(send.Err.Error(), "timeout awaiting response headers"):
-		return fmt.Errorf("the request was taken, and no answer began within %v: %w", c.o.AnswerTimeout, send.Err)
+		return fmt.Errorf("the request was taken, and no answer began within %v", c.o.AnswerTimeout)
 	}
 	return send.Err
 }

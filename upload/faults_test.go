@@ -113,7 +113,7 @@ func TestP18OpenedObjectStops(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer body.Close()
-			if _, err := io.ReadAll(body); !errors.Is(err, errIdle) || err.Error() != "the store sends no more of the object, and has not ended it for 1m0s" {
+			if _, err := io.ReadAll(body); !errors.Is(err, errIdle) || err.Error() != "get s3://lake/k: the object has stopped in the middle: no byte of it has come for 1m0s" {
 				t.Errorf("got %v", err)
 			}
 		})

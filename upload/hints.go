@@ -29,6 +29,8 @@ func (c *Client) hint(e *Error, resp *smithyhttp.ResponseError) string {
 		return fmt.Sprintf("there is no bucket %q at %s: create it or correct its name", c.o.Bucket, c.o.Endpoint)
 	case "KeyTooLongError", "XMinioInvalidObjectName":
 		return "the key is too long or not allowed in this store: use a shorter prefix or queue name"
+	case "XMinioStorageFull", "QuotaExceeded", "XMinioAdminBucketQuotaExceeded", "InsufficientStorage":
+		return "the store is full: make room or raise its quota; nothing is lost meanwhile"
 	case "PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "TemporaryRedirect":
 		return c.regionHint(resp)
 	case "NoSuchUpload":
@@ -42,16 +44,20 @@ func (c *Client) hint(e *Error, resp *smithyhttp.ResponseError) string {
 // statusHint goes by the status of an answer whose code says nothing more.
 func (c *Client) statusHint(e *Error, resp *smithyhttp.ResponseError) string {
 	switch {
+	case strings.HasPrefix(e.Code, "KMS"):
+		return "the key of QUEEN_S3_SSE_KMS_KEY_ID is not there, not enabled, or in another region than the bucket: correct it"
 	case e.Status < 300:
 		return "something else than the store may have answered: check what stands between here and " + c.o.Endpoint
 	case e.Status == http.StatusMovedPermanently, e.Status == http.StatusTemporaryRedirect:
 		return c.regionHint(resp)
 	case e.Status == http.StatusForbidden && strings.Contains(strings.ToLower(e.Message), "kms"):
 		return "the key must allow kms:GenerateDataKey and, for multipart uploads, kms:Decrypt"
+	case e.Status == http.StatusForbidden && e.Code == "" && e.Op != OpHead:
+		return "the answer does not say why: the access key may lack " + permission(e.Op) + ", or something between here and " + c.o.Endpoint + " has answered"
 	case e.Status == http.StatusForbidden:
 		return "the access key needs " + permission(e.Op) + " on this bucket and prefix; a wrong secret or clock can look the same"
 	case e.Status == http.StatusNotFound:
-		return fmt.Sprintf("is there a bucket %q at %s, and is path style set as the store wants it?", c.o.Bucket, c.o.Endpoint)
+		return fmt.Sprintf("check that there is a bucket %q at %s, and that QUEEN_S3_PATH_STYLE is as the store wants it", c.o.Bucket, c.o.Endpoint)
 	case e.Status == http.StatusNotImplemented:
 		return "the store does not have what was asked for: unset QUEEN_S3_SSE if it is set, or use another store"
 	case e.Status >= 500, e.Status == http.StatusTooManyRequests:
@@ -71,17 +77,21 @@ func (c *Client) silenceHint(e *Error) string {
 	text := e.Err.Error()
 	switch {
 	case errors.As(e.Err, new(*noCredentials)):
-		return "set QUEEN_S3_ACCESS_KEY and QUEEN_S3_SECRET_KEY, or give this process credentials in one of the ways of the AWS SDK"
+		return "set QUEEN_S3_ACCESS_KEY and QUEEN_S3_SECRET_KEY, or give this process AWS credentials: docs/operate.md says how"
 	case errors.Is(e.Err, errBusy):
 		return "nothing is lost; it is tried again"
 	case errors.As(e.Err, &dns):
 		return fmt.Sprintf("the name of the endpoint %s cannot be resolved: check the endpoint, path style and DNS", c.o.Endpoint)
 	case strings.Contains(text, "HTTP response to HTTPS client"):
 		return fmt.Sprintf("what listens at %s speaks plain HTTP: write http://, or correct the port", c.o.Endpoint)
+	case errors.Is(e.Err, errDeadline):
+		return "the store or the way to " + c.o.Endpoint + " is too slow for it; nothing is lost, it is tried again"
+	case strings.Contains(text, "tls:") && !strings.Contains(text, "certificate"):
+		return "no TLS connection can be made: check that " + c.o.Endpoint + " speaks TLS 1.2 or newer there"
 	case strings.Contains(text, "x509:"), strings.Contains(text, "tls:"):
 		return "the store's certificate is not accepted here: check the endpoint; SSL_CERT_FILE names a file with the authorities to trust"
 	case !e.Retryable:
-		return "check the endpoint, region and bucket name"
+		return "no request can be made of these settings: check endpoint, region and bucket name"
 	}
 	return "check that " + c.o.Endpoint + " can be reached from here"
 }

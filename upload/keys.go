@@ -28,10 +28,10 @@ func DataKey(in stages.Intent, tenant, queue, ext string) (string, error) {
 	case "hour", "none":
 		fmt.Fprintf(&b, "hour=%s/", iso[len("2006-01-02T"):len("2006-01-02T15")])
 	default:
-		return "", fmt.Errorf("window %d: alignment %q is not known to this version of queen", in.K, in.Align)
+		return "", fmt.Errorf("window %d: alignment %q is not known to this version of queen: the one that began the window, or a newer one, has to finish it", in.K, in.Align)
 	}
 	if in.Layout != "merged" {
-		return "", fmt.Errorf("window %d: layout %q is not known to this version of queen", in.K, in.Layout)
+		return "", fmt.Errorf("window %d: layout %q is not known to this version of queen: the one that began the window, or a newer one, has to finish it", in.K, in.Layout)
 	}
 	fmt.Fprintf(&b, "w-%010d-%016d-%016d.%s", in.K, start, max(in.End, 0), ext)
 	return b.String(), nil
@@ -60,11 +60,15 @@ func CheckNames(prefix, tenant, queue string) error {
 	}
 	for _, key := range []string{data, ManifestKey(prefix, tenant, queue, in.K)} {
 		for segment := range strings.SplitSeq(key, "/") {
-			if len(segment) > maxSegment {
-				return &KeyError{Queue: queue, Text: fmt.Sprintf(
-					"its name is too long for a bucket: %s of its object keys would have %d bytes after percent-encoding, stores take %d",
-					segmentName(segment), len(segment), maxSegment)}
+			if len(segment) <= maxSegment {
+				continue
 			}
+			if name, _, ok := strings.Cut(segment, "="); ok {
+				return &KeyError{Queue: queue, Text: fmt.Sprintf("its name is too long for a bucket: the segment %s= of its object keys would have "+
+					"%d bytes after percent-encoding, stores take %d; mirror a queue with a shorter name", name, len(segment), maxSegment)}
+			}
+			return &KeyError{Queue: queue, Text: fmt.Sprintf("QUEEN_S3_PREFIX has a segment of %d bytes, stores take %d; use a shorter one",
+				len(segment), maxSegment)}
 		}
 		if len(key) > maxKey {
 			return &KeyError{Queue: queue, Text: fmt.Sprintf(
@@ -73,11 +77,4 @@ func CheckNames(prefix, tenant, queue string) error {
 		}
 	}
 	return nil
-}
-
-func segmentName(segment string) string {
-	if name, _, ok := strings.Cut(segment, "="); ok {
-		return "the segment " + name + "="
-	}
-	return "a segment of the prefix"
 }

@@ -79,7 +79,7 @@ func TestP15LongNames(t *testing.T) {
 		{"one more", "queen", strings.Repeat("q", 256-len("queue=")), "the segment queue= of its object keys would have 256 bytes"},
 		{"42 Cyrillic letters", "queen", strings.Repeat("ж", 42), "after percent-encoding, stores take 255"},
 		{"41 Cyrillic letters", "queen", strings.Repeat("ж", 41), ""},
-		{"prefix segment", strings.Repeat("p", 256), "orders", "a segment of the prefix"},
+		{"prefix segment", strings.Repeat("p", 256), "orders", "QUEEN_S3_PREFIX has a segment of 256 bytes"},
 		{"in all", strings.Repeat("pppppppppppp/", 60) + "p", strings.Repeat("q", 200), "stores take 1024; use a shorter prefix"},
 	} {
 		err := CheckNames(c.prefix, testTenant, c.queue)

@@ -102,7 +102,7 @@ func ParseManifest(text []byte) (*Manifest, error) {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
 	if !bytes.Equal(m.Append(nil), text) {
-		return nil, errors.New("manifest: not in the form that queen writes")
+		return nil, errors.New("manifest: it is not in the form that queen writes, or it was cut short")
 	}
 	return m, nil
 }

@@ -92,7 +92,7 @@ func (c *Client) complete(ctx context.Context, key, id string, etags []string, s
 		return headErr
 	case !found || got != size:
 		e.Retryable = true // a new upload of the same bytes settles it
-		e.Hint = fmt.Sprintf("the upload is gone and the object is not whole: it has %d of %d bytes", got, size)
+		e.Hint = fmt.Sprintf("the upload is gone and the object is not whole: it has %d of %d bytes; it is begun anew", got, size)
 		return e
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"hash"
 
 	"queen/stages"
@@ -169,7 +168,7 @@ func (o *object) finish(ctx context.Context) (sent, error) {
 // single sends everything in one PUT.
 func (o *object) single(ctx context.Context, sha256Hex string) error {
 	if o.size == 0 {
-		return fmt.Errorf("put %s: an object without a byte is never written", o.key)
+		return o.c.named(OpPut, o.key, errors.New("an object without a byte is never written"))
 	}
 	if err := o.begin(ctx); err != nil {
 		return err

@@ -75,7 +75,7 @@ func (c *Client) Get(ctx context.Context, key string, limit int64) (data []byte,
 		return nil, false, nil
 	}
 	if err == nil && int64(len(data)) > limit {
-		err = c.named(OpGet, key, fmt.Errorf("the object is longer than the %d bytes that are read of it", limit))
+		err = c.named(OpGet, key, fmt.Errorf("the object is longer than the %d bytes that are read of one: something else than queen wrote it", limit))
 	}
 	return data, err == nil, err
 }
@@ -94,11 +94,11 @@ func (c *Client) Open(ctx context.Context, key string) (io.ReadCloser, error) {
 		}
 		return nil, c.failure(OpGet, key, err)
 	}
-	return &watched{out.Body, ctx, cancel, idle, c.o.AnswerTimeout}, nil
+	return &watched{out.Body, ctx, cancel, idle, c.o.AnswerTimeout, func(err error) error { return c.named(OpGet, key, err) }}, nil
 }
 
 // errIdle is a body of which nothing comes any more.
-var errIdle = errors.New("the store sends no more of the object, and has not ended it")
+var errIdle = errors.New("the object has stopped in the middle")
 
 // watched is a body that is given up when no byte of it comes for a while.
 type watched struct {
@@ -107,6 +107,7 @@ type watched struct {
 	cancel context.CancelCauseFunc
 	idle   *time.Timer
 	limit  time.Duration
+	named  func(error) error
 }
 
 func (w *watched) Read(p []byte) (int, error) {
@@ -114,7 +115,7 @@ func (w *watched) Read(p []byte) (int, error) {
 	n, err := w.ReadCloser.Read(p)
 	w.idle.Stop()
 	if err != nil && context.Cause(w.ctx) == errIdle {
-		err = fmt.Errorf("%w for %v", errIdle, w.limit)
+		err = w.named(fmt.Errorf("%w: no byte of it has come for %v", errIdle, w.limit))
 	}
 	return n, err
 }

@@ -137,7 +137,7 @@ func (p *parts) enter() (n int, err error) {
 	between := p.answered > 0
 	p.mu.Unlock()
 	if n >= maxParts {
-		return 0, fmt.Errorf("put %s: more than %d parts", p.key, maxParts)
+		return 0, p.c.named(OpMultipartPart, p.key, fmt.Errorf("the object has more than %d parts, and no store takes more: set a smaller QUEEN_S3_TARGET_MB", maxParts))
 	}
 	if between {
 		p.hook(PointMidUpload)
