@@ -53,7 +53,7 @@ func (w *world) complete(l *life, queues ...string) bool {
 
 // One bucket takes requests and answers none, another is healthy, and both share memory that is enough for one window: the healthy one's queue
 // is never two windows behind, for ten minutes, and in the end nothing is charged.
-func TestOneDeadBucket(t *testing.T) {
+func TestP28OneDeadBucket(t *testing.T) {
 	for name, hole := range map[string]fakes3.Rule{
 		"everything":           {},
 		"objects":              {Op: "put", Key: "queen/tenant=*/*/*/*/*"},

@@ -45,7 +45,7 @@ func TestBucketIsProbedAgain(t *testing.T) {
 	})
 }
 
-func TestFiftyFailedPuts(t *testing.T) {
+func TestP17FiftyFailedPuts(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.mem.push("orders", "p", 500)
 		w.s3.Script(fakes3.Rule{Op: "put", Status: 500, Times: 15}, fakes3.Rule{Op: "put", Status: 503, Code: "SlowDown", Times: 15},
