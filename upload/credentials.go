@@ -172,7 +172,7 @@ func same(a, b aws.Credentials) bool {
 // refused says that an answer is about the credentials, so that others may help.
 func refused(e *Error) bool {
 	switch e.Code {
-	case "ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId", "UnknownAccessKey", "SignatureDoesNotMatch":
+	case "ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId", "UnknownAccessKey", "XAdminUserNotFound", "SignatureDoesNotMatch":
 		return true
 	}
 	return false

@@ -19,7 +19,7 @@ func (c *Client) hint(e *Error, resp *smithyhttp.ResponseError) string {
 	switch e.Code {
 	case "RequestTimeTooSkewed":
 		return clockHint(e.skew)
-	case "InvalidAccessKeyId", "UnknownAccessKey":
+	case "InvalidAccessKeyId", "UnknownAccessKey", "XAdminUserNotFound":
 		return "the store does not know this access key: correct it, or make one with these rights"
 	case "ExpiredToken", "TokenRefreshRequired", "InvalidToken":
 		return "the credentials have expired or their session token is not theirs: give new ones"
@@ -29,6 +29,8 @@ func (c *Client) hint(e *Error, resp *smithyhttp.ResponseError) string {
 		return fmt.Sprintf("there is no bucket %q at %s: create it or correct its name", c.o.Bucket, c.o.Endpoint)
 	case "KeyTooLongError", "XMinioInvalidObjectName":
 		return "the key is too long or not allowed in this store: use a shorter prefix or queue name"
+	case "ObjectParentIsFile", "XMinioParentIsObject":
+		return "an object lies where this key needs a folder, and queen wrote none there: use another prefix"
 	case "XMinioStorageFull", "QuotaExceeded", "XMinioAdminBucketQuotaExceeded", "InsufficientStorage":
 		return "the store is full: make room or raise its quota; nothing is lost meanwhile"
 	case "PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "TemporaryRedirect":

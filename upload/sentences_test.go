@@ -101,6 +101,7 @@ func saidByStores(t *testing.T) []string {
 			{Status: 404, Code: "NoSuchBucket", Body: "The specified bucket does not exist", Header: id},
 			{Status: 404, Code: "NotHere", Body: "nothing is here", Header: id},
 			{Status: 409, Code: "OperationAborted", Body: "A conflicting conditional operation is currently in progress against this resource.", Header: id},
+			{Status: 409, Code: "ObjectParentIsFile", Body: "Object parent already exists as a file", Header: id},
 			{Status: 429, Code: "QpsLimitExceeded", Body: "Too many requests", Header: id},
 			{Status: 400, Code: "KMS.NotFoundException", Body: "Invalid keyId 'key-1'", Header: id},
 			{Status: 507, Code: "XMinioStorageFull", Body: "Storage backend has reached its minimum free drive threshold.", Header: id},
