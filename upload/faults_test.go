@@ -346,7 +346,7 @@ func TestP61NothingIsLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	faults := []fakes3.Rule{{Cut: fakes3.CutBefore}, {Cut: fakes3.CutMid}, {Cut: fakes3.CutAfter}, {Status: 503}, {Status: 403, Code: "AccessDenied"}, {Status: 200}, {Status: 500, Body: "<x"}}
+	faults := []fakes3.Rule{{Cut: fakes3.CutBefore}, {Cut: fakes3.CutMid}, {Op: "put", Cut: fakes3.CutAfter}, {Op: "put", Status: 503}, {Status: 403, Code: "AccessDenied"}, {Status: 200}, {Status: 500, Body: "<x"}}
 	run := func(n int) {
 		for i := range n {
 			b.s3.Unscript()

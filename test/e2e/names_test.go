@@ -54,7 +54,11 @@ func TestNames(t *testing.T) {
 		"QUEEN_S3_DISCOVERY_INTERVAL_MS", "50"))
 	taken := 0
 	for _, n := range names() {
-		status, out, err := b.Do("POST", "/api/v1/push", harness.PushBody([]harness.Item{{Queue: n.text, Partition: n.text, TxID: "tx", Payload: "1"}}))
+		partition := n.text
+		if len(partition) > 200 { // queue and partition may have 411 bytes together
+			partition = "p"
+		}
+		status, out, err := b.Do("POST", "/api/v1/push", harness.PushBody([]harness.Item{{Queue: n.text, Partition: partition, TxID: "tx", Payload: "1"}}))
 		switch {
 		case err != nil:
 			t.Fatalf("%.60q: %v", n.text, err)
