@@ -2,6 +2,7 @@ package encode
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -60,6 +61,8 @@ var golden = map[string]string{
 	"jsonl/1 klauspost/compress v1.20.4 zstd default w512k jobs": "9b59ad31010882cf1bb4e54c1bd04cf20376df7b7eac135578a6188ca0c77e13",
 	"jsonl/1 klauspost/compress v1.20.4 gzip 6":                  "3e4e7ca3fbf59f182de6f4feac57b4755eef291fa1b56d0b0712a7b9f9efcbac",
 	"jsonl/1 plain": "ffc580731c47a6d2f03e4db1e2e88aab2849a786baa8e322ad6e1ce9e4821a38",
+	"parquet/1 groups 100000 rows 16777216 weight, pages 20000 rows 1048576 bytes, arrow-go v18.8.0, klauspost/compress v1.20.4 zstd default w1m pages": "d0069460feb5cb532d99726ace8a6f4924d59e83dc020635f8356c44cf03dd98",
+	"parquet/1 groups 100000 rows 16777216 weight, pages 20000 rows 1048576 bytes, arrow-go v18.8.0, klauspost/compress v1.20.4 snappy amd64":           "94b55d472de2c0b1a78478fd1e3f0b610468f746e6e7de6f10913b9e0b8aac6e",
 }
 
 // P19: same rows, same bytes: for any number of readers and cores, and as pinned.
@@ -85,31 +88,38 @@ func TestP19GoldenBytes(t *testing.T) {
 	}
 }
 
-// The version in encoder ids is the one that is linked.
+// The versions in encoder ids are the ones that are linked, and the major version in manifests is that of the import path.
 func TestEncoderNamesTheLinkedLibrary(t *testing.T) {
-	version := ""
+	compress, arrow := linked(t, "github.com/klauspost/compress"), linked(t, "github.com/apache/arrow-go/v18")
+	for _, f := range formats(t) {
+		if f.Compression() != "none" && !strings.Contains(f.Encoder(), "klauspost/compress "+compress+" ") {
+			t.Errorf("%q does not name klauspost/compress %s", f.Encoder(), compress)
+		}
+		if major, _, _ := strings.Cut(strings.TrimPrefix(arrow, "v"), "."); f.Name() == "parquet" &&
+			(!strings.Contains(f.Encoder(), "arrow-go "+arrow+",") || !strings.Contains(f.Writer(), "parquet/"+major+" ")) {
+			t.Errorf("%q and %q do not name arrow-go %s", f.Encoder(), f.Writer(), arrow)
+		}
+	}
+}
+
+// linked is the version of a module in this build.
+func linked(t *testing.T, module string) string {
+	t.Helper()
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {
-			if m.Path == "github.com/klauspost/compress" {
-				version = m.Version
-				if m.Replace != nil {
-					version = "replaced"
-				}
+			if m.Path == module && m.Replace != nil {
+				return "replaced"
+			}
+			if m.Path == module {
+				return m.Version
 			}
 		}
 	}
-	if version == "" {
-		out, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", "github.com/klauspost/compress").Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		version = strings.TrimSpace(string(out))
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", module).Output()
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, f := range formats(t) {
-		if f.Compression() != "none" && !strings.Contains(f.Encoder(), "klauspost/compress "+version+" ") {
-			t.Errorf("%q does not name klauspost/compress %s", f.Encoder(), version)
-		}
-	}
+	return strings.TrimSpace(string(out))
 }
 
 // What users and stores see of each format.
@@ -125,13 +135,17 @@ func TestRegistry(t *testing.T) {
 		`jsonl zstd level=3 ext=jsonl.zst type=application/zstd writer="queen-s3/2.0.0 jsonl+zstd"`,
 		`jsonl gzip level=6 ext=jsonl.gz type=application/gzip writer="queen-s3/2.0.0 jsonl+gzip"`,
 		`jsonl none level=0 ext=jsonl type=application/x-ndjson writer="queen-s3/2.0.0 jsonl"`,
+		`parquet zstd level=3 ext=parquet type=application/vnd.apache.parquet writer="queen-s3/2.0.0 parquet/18 zstd"`,
+		`parquet snappy level=0 ext=parquet type=application/vnd.apache.parquet writer="queen-s3/2.0.0 parquet/18 snappy"`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s", strings.Join(got, "\n"))
 	}
 	var e *UnknownError
-	if _, err := Lookup("parquet", "zstd"); !errors.As(err, &e) || e.Format != "parquet" {
-		t.Errorf("parquet: %v", err)
+	for _, unknown := range [][2]string{{"parquet", "gzip"}, {"parquet", "none"}, {"jsonl", "snappy"}, {"avro", "zstd"}} {
+		if _, err := Lookup(unknown[0], unknown[1]); !errors.As(err, &e) || e.Format != unknown[0] || e.Compression != unknown[1] {
+			t.Errorf("%s: %v", unknown, err)
+		}
 	}
 }
 
@@ -147,9 +161,10 @@ func TestRoundTrip(t *testing.T) {
 			i := 0
 			for _, b := range l.bodies {
 				for _, r := range b.records {
-					payload := strings.NewReplacer("\r", " ", "\n", " ").Replace(string(r.Payload))
-					if payload == "" {
-						payload = "null"
+					payload := string(r.Payload)
+					if f.Name() == "jsonl" {
+						payload = strings.NewReplacer("\r", " ", "\n", " ").Replace(payload)
+						payload = cmp.Or(payload, "null")
 					}
 					want := Row{Partition: l.names[b.h.Partition], Offset: r.Offset, TxID: string(r.TxID), TS: b.h.TS, Payload: []byte(payload)}
 					if fmt.Sprintf("%+v", got[i]) != fmt.Sprintf("%+v", want) {

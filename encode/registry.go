@@ -1,6 +1,6 @@
 // Package encode turns the sorted appends of a window into the bytes of its object.
 //
-// registry.go is the one list of what can be written; stage.go is the step of the pipeline. The formats are folders (jsonl),
+// registry.go is the one list of what can be written; stage.go is the step of the pipeline. The formats are folders (jsonl, parquet),
 // the compressors are in codec, and rows holds what all formats share. It uploads nothing: package upload does. A new format
 // is a folder and a line in Formats; read docs/formats.md section 7 first.
 package encode
@@ -13,6 +13,7 @@ import (
 
 	"queen/encode/codec"
 	"queen/encode/jsonl"
+	"queen/encode/parquet"
 	"queen/encode/rows"
 	"queen/stages"
 )
@@ -26,8 +27,8 @@ type (
 // Format writes and reads one kind of object. What it writes is a pure function of the rows' content: the same bytes on
 // every node, for any number of readers and cores (contract B1).
 type Format interface {
-	Name() string        // jsonl
-	Compression() string // the effective codec: zstd, gzip, none
+	Name() string        // jsonl, parquet
+	Compression() string // the effective codec: zstd, gzip, none; zstd, snappy
 	Level() int          // of the codec
 	Ext() string         // of keys, without the leading dot: jsonl.zst
 	ContentType() string
@@ -40,7 +41,10 @@ type Format interface {
 	Decode(r io.Reader) iter.Seq2[Row, error]
 }
 
-var _ Format = jsonl.Format{}
+var (
+	_ Format = jsonl.Format{}
+	_ Format = parquet.Format{}
+)
 
 // Formats is the one list of everything that this binary can write, the default first.
 func Formats() []Format { return NewRegistry(nil) }
@@ -50,6 +54,9 @@ func NewRegistry(pace *codec.Pace) Registry {
 	var all Registry
 	for _, c := range codec.List(pace) {
 		all = append(all, jsonl.New(c))
+	}
+	for _, f := range parquet.List() {
+		all = append(all, f)
 	}
 	return all
 }

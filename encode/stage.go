@@ -32,14 +32,15 @@ type Stage struct {
 	read    ReadFunc
 	readers int
 	chunks  *stages.Chunks
+	tenant  string
 }
 
 var _ stages.Stage[*stages.Job, stages.Chunk] = (*Stage)(nil)
 
-// New returns the stage. readers is how many body reads are in flight while a job is encoded, at least 1; chunks is where the memory of what
-// it emits comes from, and emit takes a chunk over whether it fails or not.
-func New(lookup func(format, compression string) (Format, error), read ReadFunc, readers int, chunks *stages.Chunks) *Stage {
-	return &Stage{lookup: lookup, read: read, readers: readers, chunks: chunks}
+// New returns the stage for the queues of a tenant. readers is how many body reads are in flight while a job is encoded, at least 1; chunks is where
+// the memory of what it emits comes from, and emit takes a chunk over whether it fails or not.
+func New(lookup func(format, compression string) (Format, error), read ReadFunc, readers int, chunks *stages.Chunks, tenant string) *Stage {
+	return &Stage{lookup: lookup, read: read, readers: readers, chunks: chunks, tenant: tenant}
 }
 
 // Check reports whether this binary can write the window of an intent as the intent wants it: nil, an *UnknownError or an
@@ -70,6 +71,8 @@ func (s *Stage) Do(ctx context.Context, job *stages.Job, emit func(stages.Chunk)
 		Appends: job.Sorted,
 		List:    &job.Listing,
 		Readers: s.readers,
+		Queue:   job.Queue.Name,
+		Tenant:  s.tenant,
 		Read: func(ctx context.Context, appends []stages.Append, into func(int, stages.Body) error) error {
 			return s.read(ctx, &job.Listing, appends, into)
 		},

@@ -27,7 +27,7 @@ func newStage(t *testing.T, l *log, chunks *stages.Chunks) *Stage {
 			t.Errorf("reads queue %d", list.Queue)
 		}
 		return l.read(ctx, appends, into)
-	}, 2, chunks)
+	}, 2, chunks, "t")
 }
 
 // The chunks of a job are its object, cut at each MiB, with the counts on the last.
@@ -86,7 +86,7 @@ func TestChunksAreNotShared(t *testing.T) {
 func TestStageFinishedJob(t *testing.T) {
 	j := &stages.Job{Finished: &stages.Uploaded{}}
 	n := 0
-	err := New(Lookup, nil, 1, &stages.Chunks{}).Do(t.Context(), j, func(c stages.Chunk) error {
+	err := New(Lookup, nil, 1, &stages.Chunks{}, "t").Do(t.Context(), j, func(c stages.Chunk) error {
 		n++
 		if c.Job != j || !c.End || c.Data != nil {
 			t.Errorf("%+v", c)
@@ -114,17 +114,17 @@ func TestStageRefusesOtherEncoders(t *testing.T) {
 	var unknown *UnknownError
 	j := job(l, f)
 	j.Intent.Encoder = "klauspost/compress v9"
-	if err := New(Lookup, read, 1, &stages.Chunks{}).Do(t.Context(), j, emit); !errors.As(err, &enc) || enc.K != 4 || enc.Want != "klauspost/compress v9" || enc.Have != f.Encoder() {
+	if err := New(Lookup, read, 1, &stages.Chunks{}, "t").Do(t.Context(), j, emit); !errors.As(err, &enc) || enc.K != 4 || enc.Want != "klauspost/compress v9" || enc.Have != f.Encoder() {
 		t.Errorf("other encoder: %v", err)
 	}
 	j = job(l, f)
 	j.Intent.Level = 9
-	if err := New(Lookup, read, 1, &stages.Chunks{}).Do(t.Context(), j, emit); !errors.As(err, &enc) {
+	if err := New(Lookup, read, 1, &stages.Chunks{}, "t").Do(t.Context(), j, emit); !errors.As(err, &enc) {
 		t.Errorf("other level: %v", err)
 	}
 	j = job(l, f)
-	j.Intent.Format = "parquet"
-	if err := New(Lookup, read, 1, &stages.Chunks{}).Do(t.Context(), j, emit); !errors.As(err, &unknown) || unknown.Format != "parquet" {
+	j.Intent.Format = "avro"
+	if err := New(Lookup, read, 1, &stages.Chunks{}, "t").Do(t.Context(), j, emit); !errors.As(err, &unknown) || unknown.Format != "avro" {
 		t.Errorf("other format: %v", err)
 	}
 }

@@ -47,7 +47,7 @@ type log struct {
 
 func (l *log) rows(readers int) Rows {
 	list := l.listing()
-	return Rows{Appends: list.Appends, List: &list, Read: l.read, Readers: readers}
+	return Rows{Appends: list.Appends, List: &list, Read: l.read, Readers: readers, Queue: "orders", Tenant: "t"}
 }
 
 // listing is the sorted listing of the window. The place of an append is that in bodies.

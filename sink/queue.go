@@ -187,7 +187,7 @@ func (q *queue) read(ctx context.Context, list *stages.Listing, appends []stages
 }
 
 func (q *queue) encoder() *encode.Stage {
-	return encode.New(q.s.shared.formats.Lookup, q.read, q.s.need.readers, &q.s.shared.chunks)
+	return encode.New(q.s.shared.formats.Lookup, q.read, q.s.need.readers, &q.s.shared.chunks, q.s.cfg.Tenant)
 }
 
 // committing is the end of the pipeline.

@@ -183,7 +183,7 @@ func BenchmarkWindow(b *testing.B) {
 				}
 				return nil
 			}).
-				Via(stages.Via(r, "encode", encode.New(formats.Lookup, read, 4, &stages.Chunks{}), 0)).
+				Via(stages.Via(r, "encode", encode.New(formats.Lookup, read, 4, &stages.Chunks{}, stages.DefaultTenant), 0)).
 				Via(stages.Via(r, "upload", up, 1)).
 				To(stages.Sink(r, "done", func(context.Context, *stages.Uploaded) error { return nil }))
 			if err := r.Wait(); err != nil {

@@ -93,7 +93,7 @@ func Send(ctx context.Context, windows []*Window, s Settings) (Cost, error) {
 		}
 		return nil
 	}).
-		Via(stages.Via(r, "encode", encode.New(encode.NewRegistry(nil).Lookup, read, s.Readers, &stages.Chunks{}), 0)).
+		Via(stages.Via(r, "encode", encode.New(encode.NewRegistry(nil).Lookup, read, s.Readers, &stages.Chunks{}, stages.DefaultTenant), 0)).
 		Via(stages.Via(r, "upload", up, 1)).
 		To(stages.Sink(r, "done", func(_ context.Context, u *stages.Uploaded) error {
 			done = append(done, u)

@@ -21,6 +21,8 @@ type Rows struct {
 	Read func(ctx context.Context, appends []stages.Append, into func(i int, body stages.Body) error) error
 	// Readers is how many reads of bodies are in flight, at least 1. It never shapes bytes.
 	Readers int
+	// Queue and Tenant are their names, for a format that has a place for them.
+	Queue, Tenant string
 }
 
 // Row is one record read back from an object. Its Payload is the raw text as it stands there (null for "no payload"),
