@@ -35,7 +35,7 @@ type parsed struct {
 // Names are compared encoded; the patterns hold the whole alphabet of keys (docs/formats.md 7.1).
 var (
 	name         = `((?:[A-Za-z0-9._-]|%[0-9A-F]{2})+)`
-	dataPattern  = regexp.MustCompile(`^tenant=` + name + `/queue=` + name + `/dt=(\d{4}-\d\d-\d\d)(?:/hour=(\d\d))?/w-(\d{10,20})-(\d{16})-(\d{16})\.(jsonl|jsonl\.gz|jsonl\.zst)$`)
+	dataPattern  = regexp.MustCompile(`^tenant=` + name + `/queue=` + name + `/dt=(\d{4}-\d\d-\d\d)(?:/hour=(\d\d))?/w-(\d{10,20})-(\d{16})-(\d{16})\.(jsonl|jsonl\.gz|jsonl\.zst|parquet)$`)
 	sidePattern  = regexp.MustCompile(`^_queen/tenant=` + name + `/queue=` + name + `/windows/(\d{10,20})\.json$`)
 	pointPattern = regexp.MustCompile(`^_queen/tenant=` + name + `/queue=` + name + `/checkpoint/(\d{10,20})\.json\.zst$`)
 )

@@ -10,7 +10,7 @@ import (
 	"queen/stages"
 )
 
-// Row is one line of a data object. Payload is valid until the next line is read.
+// Row is one record of a data object: a line, or a row of a Parquet file, where a NULL payload is nil. Payload is valid until the next one is read.
 type Row struct {
 	Partition string
 	Offset    int64

@@ -129,14 +129,10 @@ func (m *Manifest) check(at parsed) []string {
 	want(m.K == at.k, "names window %d", m.K)
 	want(m.Start < m.End, "tStart %d is not before tEnd %d", m.Start, m.End)
 	want(m.Sink != "", "names no sink")
-	want(m.Format == "jsonl", "format is %q", m.Format)
+	want(m.Format == "jsonl" || m.Format == "parquet", "format is %q", m.Format)
 	want(m.Layout == "merged", "layout is %q", m.Layout)
 	want(m.ext() != "", "compression is %q", m.Compression)
-	writer := "queen-s3/2.0.0 " + m.Format
-	if m.Compression != "none" {
-		writer += "+" + m.Compression
-	}
-	want(m.Writer == writer, "writer is %q, not %q", m.Writer, writer)
+	want(m.Writer == m.writer(), "writer is %q, not %q", m.Writer, m.writer())
 	_, err := parseISO(m.CommittedAt)
 	want(err == nil, "committedAt %v", err)
 	want(len(m.Objects) == 1, "lists %s; a merged window has one", count(len(m.Objects), "object"))
@@ -154,6 +150,21 @@ func (m *Manifest) check(at parsed) []string {
 	return bad
 }
 
+// writer is what wrote objects of this format.
+func (m *Manifest) writer() string {
+	switch {
+	case m.Format == "parquet":
+		return "queen-s3/2.0.0 parquet/18 " + m.Compression
+	case m.Compression == "none":
+		return "queen-s3/2.0.0 " + m.Format
+	}
+	return "queen-s3/2.0.0 " + m.Format + "+" + m.Compression
+}
+
+// ext is empty for a compression that the format does not have.
 func (m *Manifest) ext() string {
+	if m.Format == "parquet" {
+		return map[string]string{"zstd": "parquet", "snappy": "parquet"}[m.Compression]
+	}
 	return map[string]string{"zstd": "jsonl.zst", "gzip": "jsonl.gz", "none": "jsonl"}[m.Compression]
 }

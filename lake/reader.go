@@ -6,7 +6,7 @@ import (
 	"queen/stages"
 )
 
-// reader checks the lines of one data object.
+// reader checks the records of one data object, which are lines or rows.
 type reader struct {
 	audit    *audit
 	manifest *Manifest
@@ -28,16 +28,33 @@ func (r *reader) fault(n int64, format string, args ...any) {
 		return
 	}
 	r.limit--
-	r.audit.fault(r.key, "line %d "+format, append([]any{n}, args...)...)
+	noun := "line"
+	if r.manifest.Format == "parquet" {
+		noun = "row"
+	}
+	r.audit.fault(r.key, noun+" %d "+format, append([]any{n}, args...)...)
+}
+
+// read reads the object and checks each record of it.
+func (r *reader) read(ctx context.Context) (seen, error) {
+	if r.manifest.Format == "parquet" {
+		return readParquet(ctx, r.audit.store, r.key, r.manifest, func(n int64, row Row) error { return r.row(ctx, n, row) })
+	}
+	return readObject(ctx, r.audit.store, r.key, r.manifest.Compression, func(n int64, line []byte) error { return r.line(ctx, n, line) })
 }
 
 func (r *reader) line(ctx context.Context, n int64, text []byte) error {
-	r.audit.summary.Records++
 	row, err := parseLine(text)
 	if err != nil {
+		r.audit.summary.Records++
 		r.fault(n, "%v", err)
 		return nil
 	}
+	return r.row(ctx, n, row)
+}
+
+func (r *reader) row(ctx context.Context, n int64, row Row) error {
+	r.audit.summary.Records++
 	if row.TS < r.manifest.Start || row.TS >= r.manifest.End {
 		r.fault(n, "is stamped %s, outside its window", iso(row.TS))
 	}

@@ -227,7 +227,7 @@ func (a *audit) object(ctx context.Context, q *queueKeys, m *Manifest, o DataObj
 		a.fault(o.Key, "has %d bytes, its manifest says %d", found.Size, o.Bytes)
 	}
 	r := &reader{audit: a, manifest: m, key: o.Key, history: h, limit: maxLineFaults}
-	s, err := readObject(ctx, a.store, o.Key, m.Compression, func(n int64, line []byte) error { return r.line(ctx, n, line) })
+	s, err := r.read(ctx)
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, errLog) || errors.Is(err, errStore) {
 			return err
