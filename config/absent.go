@@ -72,9 +72,6 @@ func noEffect(env environment, sink bool) []string {
 		return nil
 	}
 	var out []string
-	if _, ok := env["QUEEN_S3_PARQUET_CODEC"]; ok {
-		out = append(out, "QUEEN_S3_PARQUET_CODEC is set, but this build writes jsonl only: it has no effect")
-	}
 	if _, ok := env["QUEEN_S3_CHECKPOINT_EVERY"]; ok {
 		out = append(out, "QUEEN_S3_CHECKPOINT_EVERY is set, but this build needs no checkpoints and writes none: it has no effect")
 	}

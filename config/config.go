@@ -51,5 +51,13 @@ type Sink struct {
 	ShutdownGrace      time.Duration
 }
 
+// Codec is the compression of the objects that are written: QUEEN_S3_PARQUET_CODEC for Parquet, else QUEEN_S3_COMPRESSION.
+func (s Sink) Codec() string {
+	if s.Format == "parquet" {
+		return s.ParquetCodec
+	}
+	return s.Compression
+}
+
 // DefaultTenant is the tenant of a broker that runs without tenancy; package stages has the same constant, which a test compares.
 const DefaultTenant = "00000000-0000-0000-0000-000000000001"

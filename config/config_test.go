@@ -84,14 +84,11 @@ func TestEverySetting(t *testing.T) {
 			c.Sink.SSE, c.Sink.SSEKMSKeyID = "aws:kms", "key-1"
 		}},
 		"QUEEN_S3_SINK":   {"a.B_c-9": func(c *Config) { c.Sink.Name = "a.B_c-9" }, strings.Repeat("s", 64): func(c *Config) { c.Sink.Name = strings.Repeat("s", 64) }},
-		"QUEEN_S3_FORMAT": {"NDJSON": func(*Config) {}, "json": func(*Config) {}},
+		"QUEEN_S3_FORMAT": {"NDJSON": func(*Config) {}, "json": func(*Config) {}, "Parquet": func(c *Config) { c.Sink.Format = "parquet" }},
 		"QUEEN_S3_COMPRESSION": {
 			"gz": func(c *Config) { c.Sink.Compression = "gzip" }, "OFF": func(c *Config) { c.Sink.Compression = "none" },
 			"zst": func(*Config) {}, "none": func(c *Config) { c.Sink.Compression = "none" }},
-		"QUEEN_S3_PARQUET_CODEC": {"snap": func(c *Config) {
-			c.Sink.ParquetCodec = "snappy"
-			c.Warnings = []string{"QUEEN_S3_PARQUET_CODEC is set, but this build writes jsonl only: it has no effect"}
-		}},
+		"QUEEN_S3_PARQUET_CODEC": {"snap": func(c *Config) { c.Sink.ParquetCodec = "snappy" }, "zst": func(*Config) {}},
 		"QUEEN_S3_LAYOUT":        {"Merged": func(*Config) {}},
 		"QUEEN_S3_ALIGN":         {"daily": align("day"), "off": align("none"), "hourly": align("hour"), "none": align("none")},
 		"QUEEN_S3_START":         {"beginning": start("earliest"), "now": start("latest"), "END": start("latest"), "Earliest": start("earliest")},

@@ -164,7 +164,7 @@ func shapeSettings() []Setting {
 		{Env: "QUEEN_S3_FORMAT", Scope: PerSink, Kind: Choice, Default: "jsonl", Noun: "format",
 			Options: []Option{
 				{Value: "jsonl", Aliases: []string{"json", "ndjson"}, Means: "is one JSON line a record"},
-				{Value: "parquet", Means: "is a column file", Absent: "this build writes jsonl only"}},
+				{Value: "parquet", Means: "is a column file"}},
 			Purpose: "the format of data objects", into: func(c *Config) any { return &c.Sink.Format }},
 		{Env: "QUEEN_S3_COMPRESSION", Scope: PerSink, Kind: Choice, Default: "zstd", Noun: "codec",
 			Options: []Option{
@@ -176,7 +176,7 @@ func shapeSettings() []Setting {
 			Options: []Option{
 				{Value: "zstd", Aliases: []string{"zst"}, Means: "is the smallest"},
 				{Value: "snappy", Aliases: []string{"snap"}, Means: "is the quickest to read"}},
-			Purpose: "the codec of Parquet objects; this build writes none, so it has no effect",
+			Purpose: "the codec of Parquet objects",
 			into:    func(c *Config) any { return &c.Sink.ParquetCodec }},
 		{Env: "QUEEN_S3_LAYOUT", Scope: PerSink, Kind: Choice, Default: "merged", Noun: "layout",
 			Options: []Option{

@@ -107,7 +107,7 @@ func New(o Options) (*Sink, error) {
 	s.need = needOf(s.shared.budget.Limit(), s.cfg.MultipartThreshold, s.cfg.FetchConcurrency, s.shared.formats.Memory())
 	s.metrics = newMetrics(s)
 	s.logs = newLogs(s)
-	format, err := encode.Lookup(s.cfg.Format, s.cfg.Compression)
+	format, err := encode.Lookup(s.cfg.Format, s.cfg.Codec())
 	if err != nil {
 		return nil, fmt.Errorf("sink: %w", err)
 	}
