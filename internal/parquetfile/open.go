@@ -6,6 +6,8 @@
 package parquetfile
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -58,6 +60,9 @@ func Open(r io.ReaderAt, size int64, compression string) (f *File, err error) {
 	if err := f.checkFooter(); err != nil {
 		return nil, err
 	}
+	if err := checkSpelling(r, f.ids.MetaData(), footer, size); err != nil {
+		return nil, err
+	}
 	codec, known := map[string]compress.Compression{"zstd": compress.Codecs.Zstd, "snappy": compress.Codecs.Snappy}[compression]
 	if !known {
 		return nil, fmt.Errorf("no Parquet object is compressed with %q", compression)
@@ -95,6 +100,22 @@ func checkEnds(r io.ReaderAt, size int64) (int64, error) {
 		return 0, fmt.Errorf("has a footer of %d bytes", length)
 	}
 	return at, nil
+}
+
+// checkSpelling compares the footer with what its values are written as: it has no member that nobody knows, and none twice.
+func checkSpelling(r io.ReaderAt, m *metadata.FileMetaData, footer, size int64) error {
+	want, err := m.Serialize(context.Background())
+	if err != nil {
+		return err
+	}
+	got := make([]byte, size-8-footer)
+	if _, err := r.ReadAt(got, footer); err != nil {
+		return err
+	}
+	if !bytes.Equal(got, want) {
+		return errors.New("its footer is not what its values are written as")
+	}
+	return nil
 }
 
 func (f *File) checkFooter() error {
@@ -152,6 +173,9 @@ func (f *File) checkGroups(codec compress.Compression, footer int64) error {
 		if n := group.NumRows(); n < 1 || n > maxGroupRows || group.NumColumns() != len(columns) {
 			return fmt.Errorf("row group %d has %d rows and %d columns", g, n, group.NumColumns())
 		}
+		if group.FileOffset() != at || int(group.Ordinal()) != g {
+			return fmt.Errorf("row group %d says that it is number %d at byte %d, not %d", g, group.Ordinal(), group.FileOffset(), at)
+		}
 		rows += group.NumRows()
 		for c := range columns {
 			chunk, err := group.ColumnChunk(c)
@@ -185,17 +209,37 @@ func checkChunk(chunk *metadata.ColumnChunkMetaData, place int, codec compress.C
 	switch {
 	case begin != at || chunk.TotalCompressedSize() < 1:
 		return fmt.Errorf("has %d bytes at byte %d, expected at %d", chunk.TotalCompressedSize(), begin, at)
+	case chunk.PathInSchema().String() != want.name || chunk.Type().String() != want.kind || chunk.FileOffset() != at:
+		return fmt.Errorf("is %s of %s, at byte %d", chunk.PathInSchema(), chunk.Type(), chunk.FileOffset())
 	case chunk.NumValues() != rows:
 		return fmt.Errorf("has %d values, expected %d", chunk.NumValues(), rows)
 	case chunk.Compression() != codec:
 		return fmt.Errorf("is compressed with %s", chunk.Compression())
 	case !slices.Equal(chunk.Encodings(), encodings):
 		return fmt.Errorf("has the encodings %v, expected %v", chunk.Encodings(), encodings)
+	case !pagesAre(chunk, encodings[0]):
+		return fmt.Errorf("has pages %v", chunk.EncodingStats())
 	case chunk.HasIndexPage() || chunk.GetColumnIndexLocation() != nil || chunk.GetOffsetIndexLocation() != nil || chunk.BloomFilterOffset() > 0 ||
 		chunk.CryptoMetadata() != nil || chunk.FilePath() != "":
 		return errors.New("has an index, a filter, a key or a file of its own")
 	}
 	return nil
+}
+
+// pagesAre tells whether a chunk counts pages of one encoding, and one dictionary if that is it.
+func pagesAre(chunk *metadata.ColumnChunkMetaData, encoding parquet.Encoding) bool {
+	dictionaries, data := 0, 0
+	for _, s := range chunk.EncodingStats() {
+		if s.Encoding != encoding {
+			return false
+		}
+		if s.PageType.String() == "DICTIONARY_PAGE" {
+			dictionaries++
+		} else if s.PageType.String() == "DATA_PAGE" {
+			data++
+		}
+	}
+	return data == 1 && (dictionaries == 1) == chunk.HasDictionaryPage()
 }
 
 // bounds are the statistics of a chunk, PLAIN; nil where there are none.
