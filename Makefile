@@ -31,7 +31,7 @@ race: ## the same under the race detector
 e2e: .venv/ready ## real processes against a real S3 store: the guide, crash points, kill -9; two audits of each lake
 	cd test && $(GO) vet ./... && $(GO) test -timeout 30m -count=1 -v ./e2e/... ./mutation/...
 
-compat: .venv/compat ## lakes of every compression through DuckDB, ClickHouse (chdb), Polars, pandas, zstd and gzip, compared to the byte
+compat: .venv/compat ## lakes of every format and compression through DuckDB, ClickHouse (chdb), Polars, pandas, pyarrow, parquet-go, zstd and gzip, compared to the byte
 	cd test && $(GO) vet ./compat && $(GO) test -timeout 20m -count=1 -v ./compat
 
 fuzz: ## every fuzz target for FUZZ (default 60s) each, two at a time: 20 minutes
@@ -47,7 +47,7 @@ generate: ## docs/settings.md, from the table of settings
 # The second audit of a lake, and the readers that the suite asks, are Python.
 .venv/ready:
 	$(PYTHON) -m venv .venv
-	.venv/bin/pip install --quiet duckdb zstandard
+	.venv/bin/pip install --quiet duckdb zstandard pyarrow
 	touch $@
 
 # The readers of `make compat` are over a gigabyte, so only that target installs them.

@@ -5,7 +5,8 @@
 
 LAKE is the bucket as a folder, with prefix queen. WANT is a JSON object: queue -> list of {partition, offset, transactionId, ts, payload}, payload as
 text. A reader is asked for the lines, which must be those of docs/formats.md 7.2 to the byte, and for rows where it reads JSON: partition,
-offset, transactionId and ts as they are, the payload as text where the reader can show it so, else by value. It prints a line a
+offset, transactionId and ts as they are, the payload as text where the reader can show it so, else by value. Of a lake of Parquet files (7.4), every cell
+must be what WANT says, to the byte. It prints a line a
 reader, "ok NAME ..." or "FAIL NAME ...", and ends with 1 when one failed.
 """
 
@@ -40,7 +41,9 @@ class Lake:
         self.want = want
         self.files, self.globs = {}, {}
         for queue in want:
-            self.globs[queue] = glob.escape(os.path.join(root, "queen")) + "/tenant=*/queue=" + esc(queue) + "/dt=*/hour=*/*.jsonl*"
+            folder = glob.escape(os.path.join(root, "queen")) + "/tenant=*/queue=" + esc(queue) + "/dt=*/hour=*/"
+            ending = "*.parquet" if glob.glob(folder + "*.parquet") else "*.jsonl*"
+            self.globs[queue] = folder + ending
             self.files[queue] = sorted(glob.glob(self.globs[queue]))
             if len(self.files[queue]) < 3:
                 raise SystemExit("only %d objects of %s" % (len(self.files[queue]), queue))
@@ -197,8 +200,82 @@ def pandas(lake):
     return "lines, rows with payloads by value; version " + pd.__version__
 
 
+# ---------------------------------------------------------------- Parquet
+
+STAMP = "%Y-%m-%dT%H:%M:%S.%fZ"
+
+
+def cells(lake, queue, got):
+    """Compares rows of partition, offset, transaction_id, ts as text, payload."""
+    same("rows of " + queue, sorted(got, key=str), sorted(lake.rows(queue), key=str))
+
+
+def pyarrow_parquet(lake):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    for queue in lake.want:
+        got = []
+        for name in lake.files[queue]:
+            t = pq.ParquetFile(name).read()
+            got += zip(*(t[c].to_pylist() for c in ("partition", "offset", "transaction_id")), [x.strftime(STAMP) for x in t["ts"].to_pylist()], t["payload"].to_pylist())
+        cells(lake, queue, got)
+    return "all cells; version " + pa.__version__
+
+
+def duckdb_parquet(lake):
+    import duckdb
+    db = duckdb.connect()
+    db.execute("SET TimeZone = 'UTC'")
+    for queue, pattern in lake.globs.items():
+        source = "read_parquet(%s, hive_partitioning = true, hive_types = {'tenant': VARCHAR, 'queue': VARCHAR, 'dt': DATE, 'hour': VARCHAR})" % sql(pattern)
+        got = db.sql("""SELECT partition, "offset", transaction_id, strftime(ts, '%%Y-%%m-%%dT%%H:%%M:%%S.%%fZ'), payload, queue FROM %s""" % source).fetchall()
+        same("queue of " + queue, {r[5] for r in got}, {queue})
+        cells(lake, queue, [r[:5] for r in got])
+        for name in {r[0] for r in lake.rows(queue)}:  # by what the statistics let it skip
+            n = db.execute("SELECT count(*) FROM %s WHERE partition = ?" % source, [name]).fetchall()
+            same("partition " + name, n[0][0], sum(r[0] == name for r in lake.rows(queue)))
+        pairs = db.sql("SELECT DISTINCT decode(key), decode(value) FROM parquet_kv_metadata(%s)" % sql(pattern)).fetchall()
+        same("queue in the footer", dict(pairs).get("queen.queue"), queue)
+    return "all cells, filters, footers, decoded names; version " + duckdb.__version__
+
+
+def chdb_parquet(lake):
+    import chdb
+    for queue, pattern in lake.globs.items():
+        got = [json.loads(r) for r in ask(chdb, "SELECT partition, offset, transaction_id, toUnixTimestamp64Micro(toDateTime64(ts, 6, 'UTC')), payload, "
+               "toString(queue) FROM file(%s, 'Parquet') SETTINGS use_hive_partitioning = 1, output_format_json_quote_64bit_integers = 0" % sql(pattern))]
+        same("queue of " + queue, {r[5] for r in got}, {esc(queue)})
+        cells(lake, queue, [tuple(r[:3]) + (stamp(int(r[3])), r[4]) for r in got])
+    return "all cells; version " + chdb.__version__
+
+
+def stamp(micros):
+    import datetime
+    return (datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=micros)).strftime(STAMP)
+
+
+def polars_parquet(lake):
+    import polars as pl
+    for queue in lake.want:
+        t = pl.scan_parquet(lake.files[queue], hive_partitioning=False).collect()
+        cells(lake, queue, [r[:3] + (r[3].strftime(STAMP), r[4]) for r in t.rows()])
+    return "all cells; version " + pl.__version__
+
+
+def pandas_parquet(lake):
+    import pandas as pd
+    for queue in lake.want:
+        got = []
+        for name in lake.files[queue]:
+            got += pd.read_parquet(name, columns=["partition", "offset", "transaction_id", "ts", "payload"], partitioning=None).itertuples(index=False, name=None)
+        cells(lake, queue, [r[:3] + (r[3].strftime(STAMP), None if isinstance(r[4], float) else r[4]) for r in got])
+    return "all cells; version " + pd.__version__
+
+
 def readers(compression):
     """The one list of readers."""
+    if compression == ".parquet":
+        return [("pyarrow", pyarrow_parquet), ("duckdb", duckdb_parquet), ("chdb", chdb_parquet), ("polars", polars_parquet), ("pandas", pandas_parquet)]
     return {
         ".zst": [("zstandard", each_file(zstd_package)), ("zstd", each_file(zstd_command))],
         ".gz": [("gzip.py", each_file(gzip_module)), ("gzip", each_file(gzip_command))],

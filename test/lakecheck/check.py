@@ -6,7 +6,8 @@
 LAKE is the bucket as a folder. Hour or day alignment is seen in the keys; --align none says that windows may cross hours. Every fault is one line on standard output; the exit code is 1 when there is one, else 0. With
 --broker the lake is also compared with the log, record by record: partition, offset, transaction id, stamp and payload bytes.
 
-Only the standard library and zstd are used (the zstandard package; else the zstd command, which cannot count frames).
+Only the standard library and zstd are used (the zstandard package; else the zstd command, which cannot count frames), and pyarrow for Parquet
+objects (parquetobject.py).
 It shares no code with `queen lake verify`, so that one of the two is likely to see what the other does not.
 """
 
@@ -21,11 +22,15 @@ import sys
 import urllib.request
 import zlib
 
+import parquetobject
+
 FIELDS = ["sink", "tenant", "queue", "k", "tStart", "tEnd", "format", "compression", "layout", "objects", "records",
           "bytes", "partitions", "minTs", "maxTs", "lost", "writer", "committedAt"]
 ISO = re.compile(r"^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{6})Z$")
-WRITERS = {"zstd": "queen-s3/2.0.0 jsonl+zstd", "gzip": "queen-s3/2.0.0 jsonl+gzip", "none": "queen-s3/2.0.0 jsonl"}
-EXTENSIONS = {"zstd": "jsonl.zst", "gzip": "jsonl.gz", "none": "jsonl"}
+WRITERS = {("jsonl", "zstd"): "queen-s3/2.0.0 jsonl+zstd", ("jsonl", "gzip"): "queen-s3/2.0.0 jsonl+gzip", ("jsonl", "none"): "queen-s3/2.0.0 jsonl",
+           ("parquet", "zstd"): "queen-s3/2.0.0 parquet/18 zstd", ("parquet", "snappy"): "queen-s3/2.0.0 parquet/18 snappy"}
+EXTENSIONS = {("jsonl", "zstd"): "jsonl.zst", ("jsonl", "gzip"): "jsonl.gz", ("jsonl", "none"): "jsonl", ("parquet", "zstd"): "parquet",
+              ("parquet", "snappy"): "parquet"}
 UNITS = {"hour": 3_600_000_000, "day": 86_400_000_000}
 
 
@@ -199,6 +204,20 @@ def compact(m):
     return text(m)
 
 
+class Cell:
+    """A payload in a Parquet object: the producer's own text, or None."""
+
+    def __init__(self, text):
+        self.text = text
+
+
+def holds(there, text):
+    """Whether a payload of the lake is what the log's API shows, which has one spelling for no payload and for null."""
+    if isinstance(there, Cell):
+        return there.text == text or there.text is None and text == "null"
+    return there == text.replace("\r", " ").replace("\n", " ")
+
+
 class Queue:
     """The audit of one queue: windows in order, every data object accounted for."""
 
@@ -269,9 +288,9 @@ class Queue:
             raise Fault("tEnd %d is not above tStart %d" % (m["tEnd"], m["tStart"]))
         if self.end is not None and m["tStart"] < self.end:
             raise Fault("window starts at %d, below the end %d of the one before" % (m["tStart"], self.end))
-        if m["format"] != "jsonl" or m["layout"] != "merged" or m["compression"] not in WRITERS:
+        if m["layout"] != "merged" or (m["format"], m["compression"]) not in WRITERS:
             raise Fault("unknown format %r, layout %r or compression %r" % (m["format"], m["layout"], m["compression"]))
-        if m["writer"] != WRITERS[m["compression"]]:
+        if m["writer"] != WRITERS[m["format"], m["compression"]]:
             raise Fault("writer is %r" % m["writer"])
         micros(m["committedAt"])
         if len(m["objects"]) != 1:
@@ -281,7 +300,7 @@ class Queue:
         self.unit = None if self.align == "none" else UNITS["day" if by_day else "hour"]
         want = "%s/tenant=%s/queue=%s/dt=%s/%sw-%010d-%016d-%016d.%s" % (
             self.prefix, self.tenant, self.queue, day, "" if by_day else "hour=%s/" % hour, k,
-            max(0, m["tStart"]), m["tEnd"], EXTENSIONS[m["compression"]])
+            max(0, m["tStart"]), m["tEnd"], EXTENSIONS[m["format"], m["compression"]])
         if m["objects"][0]["key"] != want:
             raise Fault("object key is %s, by its window it is %s" % (m["objects"][0]["key"], want))
 
@@ -295,11 +314,23 @@ class Queue:
             raise Fault("%s has %d bytes, the manifest says %d" % (o["key"], len(data), o["bytes"]))
         if hashlib.sha256(data).hexdigest() != o["sha256"]:
             raise Fault("sha256 of %s differs from the manifest" % o["key"])
+        if m["format"] == "parquet":
+            yield from self.parquet(m, o["key"], data)
+            return
         plain = plain_bytes(data, m["compression"])
         if plain and not plain.endswith(b"\n"):
             raise Fault("%s does not end with a line break" % o["key"])
         for line in plain.split(b"\n")[:-1]:
             yield parse_line(line)
+
+    def parquet(self, m, key, data):
+        try:
+            for rec in parquetobject.records(data, m["compression"], m["tenant"], m["queue"]):
+                if rec[4] is not None:
+                    check_payload(rec[4])
+                yield rec[:4] + (Cell(rec[4]),)
+        except parquetobject.Bad as e:
+            raise Fault("%s: %s" % (key, e))
 
     def record(self, m, rec):
         partition, offset, _, stamp, _ = rec
@@ -436,7 +467,7 @@ def against_log(q, broker, name):
                 continue
             if there[0][2] != rec[2]:
                 q.fault(where, "transactionId differs from the log")
-            if there[0][4] != rec[4].replace("\r", " ").replace("\n", " "):
+            if not holds(there[0][4], rec[4]):
                 q.fault(where, "payload differs from the log")
     for key in sorted(lake):
         q.fault("%s/%s/%d" % (name, key[0], key[1]), "is in the lake but not in the log")
