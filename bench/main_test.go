@@ -8,7 +8,7 @@ import (
 
 func TestParse(t *testing.T) {
 	o, err := parse(nil)
-	if err != nil || o.sizes.BackfillMB != quick().BackfillMB || len(o.only) != 7 || o.results != "" {
+	if err != nil || o.sizes.BackfillMB != quick().BackfillMB || len(o.only) != 9 || o.results != "" {
 		t.Errorf("%+v %v", o, err)
 	}
 	o, err = parse([]string{"-push", "7s", "-full", "-records", "5,6", "-only", "push"})

@@ -99,6 +99,7 @@ func asRoofline(ctx context.Context, f *flag.FlagSet, args []string) error {
 	list := f.String("manifests", "", "file with the manifests of the backfill")
 	endpoint := f.String("endpoint", "", "the discarding store")
 	s := roofline.Settings{Format: "jsonl", Compression: "zstd", Prefix: "roofline"}
+	f.StringVar(&s.Format, "format", s.Format, "of the objects: jsonl or parquet, with zstd")
 	f.Int64Var(&s.Threshold, "threshold", 64<<20, "bytes up to which an object goes up in one PUT")
 	f.IntVar(&s.Readers, "readers", 4, "QUEEN_S3_FETCH_CONCURRENCY")
 	if err := f.Parse(args); err != nil {

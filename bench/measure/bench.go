@@ -62,22 +62,26 @@ type Bench struct {
 	Say     func(format string, args ...any) // progress
 	kind    string                           // what is being measured: names profiles
 	folders int
+	format  string // of the objects: jsonl or parquet
 }
 
 // Kinds are the measurements by the name that -only takes, in their order.
 func Kinds() []string {
-	return []string{"backfill", "push", "latency", "memory", "idle", "lag", "restart"}
+	return []string{"backfill", "parquet", "push", "latency", "memory", "parquet-memory", "idle", "lag", "restart"}
 }
 
 // Run takes the measurements of one kind.
 func (b *Bench) Run(ctx context.Context, kind string) error {
 	run := map[string]func(context.Context) error{
-		"backfill": b.backfills, "push": b.pushes, "latency": b.busy, "memory": b.memory, "idle": b.idle, "lag": b.lag, "restart": b.restarts,
+		"backfill": b.backfills, "parquet": b.backfills, "parquet-memory": b.memory, "push": b.pushes, "latency": b.busy, "memory": b.memory, "idle": b.idle, "lag": b.lag, "restart": b.restarts,
 	}[kind]
 	if run == nil {
 		return fmt.Errorf("no measurement %q: there are %s", kind, strings.Join(Kinds(), ", "))
 	}
-	b.kind = kind
+	b.kind, b.format = kind, "jsonl"
+	if strings.HasPrefix(kind, "parquet") {
+		b.format = "parquet"
+	}
 	if err := run(ctx); err != nil {
 		return fmt.Errorf("%s: %w", kind, err)
 	}

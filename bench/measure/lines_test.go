@@ -18,7 +18,7 @@ import (
 
 func newBench() *Bench {
 	kinds := Kinds()
-	return &Bench{Report: &report.Report{Taken: kinds}, Say: func(string, ...any) {}, Sizes: Sizes{Runs: 1, BackfillMB: 2000, Records: []int{100},
+	return &Bench{kind: "backfill", format: "jsonl", Report: &report.Report{Taken: kinds}, Say: func(string, ...any) {}, Sizes: Sizes{Runs: 1, BackfillMB: 2000, Records: []int{100},
 		Partitions: []int{10, 100_000}, TargetMB: 128, Push: time.Second, Connections: 1, Rate: 1000, BusyMB: 2000, MemoryMB: 2000, Appends: []int{100},
 		Budgets: []int{64}, Targets: []int{128}, MemoryPush: time.Second, IdleQueues: 10_000, IdleInterval: time.Second, Lag: time.Second, RestartMB: 10_000}}
 }
@@ -61,6 +61,15 @@ func filled(t *testing.T) *Bench {
 		},
 		func() error { return b.lagLines([]lags{{6.5, 9, 1.5}}, nil) },
 		func() error { return b.restartLines([]float64{4}, []float64{6}) },
+		func() error {
+			b.kind, b.format = "parquet", "parquet"
+			_, err := b.backfillLines(samples, []*upload.Manifest{{Bytes: 1e9}}, nil, 100, 10, nil)
+			return err
+		},
+		func() error {
+			b.kind = "parquet-memory"
+			return b.memoryLine(memoryShape{100, 10, false, 64, 128}, mem(200), mem(40), nil)
+		},
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {

@@ -48,8 +48,13 @@ func TestEnviron(t *testing.T) {
 
 func TestTargets(t *testing.T) {
 	for perAppend, want := range map[int]float64{1: 0.85, 9: 0.85, 10: 0.92, 99: 0.92, 100: 0.95, 1000: 0.95} {
-		if got := backfillTarget(perAppend); got != want {
+		if got := backfillTarget("jsonl", perAppend); got != want {
 			t.Errorf("appends of %d: %v", perAppend, got)
+		}
+	}
+	for perAppend, want := range map[int]float64{1: 0.80, 9: 0.80, 10: 0.85, 99: 0.85, 100: 0.90} {
+		if got := backfillTarget("parquet", perAppend); got != want {
+			t.Errorf("Parquet, appends of %d: %v", perAppend, got)
 		}
 	}
 }

@@ -35,7 +35,7 @@ func TestWrite(t *testing.T) {
 	for _, want := range []string{
 		"queen bench, 2026-01-02 03:04 UTC, quick\nX, 2 cores, 1 GiB, Linux 6, go1, commit abc, load average at start 0.50 2 3\n\nwhat ",
 		"\na    ", "  >= 0.95 ", "  200 MB/s  0.96   PASS\n",
-		"\nbackfill, Parquet+zstd ", "  not measured yet: needs the Parquet format\n", "  not measured yet: needs more than one node\n",
+		"\nencoder alone, Parquet ", "  not measured yet: needs a writer of another library beside ours\n", "  not measured yet: needs more than one node\n",
 		"\npush p99, sink at full speed against none ", "  FAILED: the measurement ended before it\n", "  not in this run: -only idle\n", "  not in this run: the flags leave it out\n",
 		"a: 200 MB/s; target >= 0.95, ratio 0.96: PASS\n    runs 1 2 3\n    $ go run ./bench -only a\n    X, 2 cores, 1 GiB, Linux 6, go1, commit abc, load 1 2 3\n",
 	} {
@@ -91,7 +91,7 @@ func TestIncomplete(t *testing.T) {
 		t.Error(err)
 	}
 	for what, change := range map[string]func(*Line){
-		"no command": func(l *Line) { l.Command = "" }, "no row": func(l *Line) { l.Row = "" }, "a row that cannot be measured": func(l *Line) { l.Row = "memory.parquet" },
+		"no command": func(l *Line) { l.Command = "" }, "no row": func(l *Line) { l.Row = "" }, "a row that cannot be measured": func(l *Line) { l.Row = "encoder.parquet" },
 	} {
 		l := whole
 		change(&l)

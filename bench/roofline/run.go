@@ -134,6 +134,9 @@ const writeBytes = 1 << 20
 // is the library's encoder with the options that objects are written with (codec_test.go of this package holds it to that).
 func Compress(ctx context.Context, windows []*Window, s Settings) (Bare, error) {
 	var b Bare
+	if s.Format != "jsonl" {
+		return b, nil
+	}
 	f, err := encode.Lookup(s.Format, s.Compression)
 	if err != nil {
 		return b, err
