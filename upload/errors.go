@@ -124,12 +124,15 @@ func (c *Client) failure(op Op, key string, err error) *Error {
 	if e.Status == 0 {
 		e.Err = c.silence(err)
 	}
+	if e.Status >= 200 && e.Status < 300 {
+		e.Err = fmt.Errorf("its answer ended early: %w", resp.Err)
+		if broken, ok := errors.AsType[*smithy.DeserializationError](err); ok {
+			e.Err = fmt.Errorf("its answer cannot be read: %w", broken.Unwrap())
+		}
+	}
 	var short *shortAnswer
 	if errors.As(err, &short) {
 		e.Status, e.Err = short.status, short.err
-	}
-	if broken, ok := errors.AsType[*smithy.DeserializationError](err); ok && e.Status < 300 {
-		e.Err = fmt.Errorf("its answer cannot be read: %w", broken.Unwrap())
 	}
 	e.Retryable = retryable(e, err)
 	e.Hint = c.hint(e, resp)

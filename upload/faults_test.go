@@ -107,7 +107,7 @@ func TestP18OpenedObjectStops(t *testing.T) {
 		if body.Close() != nil {
 			t.Error("close")
 		}
-		within(t, 60*time.Second, 60*time.Second, func() {
+		within(t, 60*time.Second, 61*time.Second, func() {
 			body, err := b.Open(t.Context(), "k")
 			if err != nil {
 				t.Fatal(err)

@@ -42,6 +42,7 @@ func TestSentences(t *testing.T) {
 	section := func(title string, lines []string) {
 		fmt.Fprintf(&b, "# %s\n", title)
 		for _, line := range lines {
+			line = strings.ReplaceAll(line, "io: read/write on closed pipe", "unexpected EOF") // which of the two ends closed first
 			fmt.Fprintf(&b, "%s\n", ports.ReplaceAllString(line, "127.0.0.1:PORT"))
 		}
 		b.WriteString("\n")
@@ -161,6 +162,7 @@ func brokenAnswers(t *testing.T) []string {
 			{fakes3.Rule{Op: "multipart_create", Status: 200, Body: "<a>" + strings.Repeat("x", maxDocument)}, creating},
 			{fakes3.Rule{Op: "multipart_complete", Status: 200, Code: "InternalError", Body: "We encountered an internal error."}, completing},
 			{fakes3.Rule{Op: "multipart_complete", Status: 200, Body: `<CompleteMultipartUploadResult><ETag>"` + strings.Repeat("0", 32) + `-9"</ETag></CompleteMultipartUploadResult>`}, completing},
+			{fakes3.Rule{Op: "multipart_complete", Status: 200, Body: strings.Repeat(" ", 1000), Cut: fakes3.CutAnswer}, completing},
 			{fakes3.Rule{Op: "get", Cut: fakes3.CutAnswer}, func(b *bucket) error {
 				b.s3.Put("k", pattern(1000))
 				_, _, err := b.Get(context.Background(), "k", 1<<20)
@@ -197,7 +199,7 @@ func silences(t *testing.T) []string {
 	var out []string
 	put := func(c *Client) string {
 		defer c.Close()
-		return c.Put(t.Context(), sentenceKey, "text/plain", pattern(100_000)).Error()
+		return c.Put(t.Context(), sentenceKey, "text/plain", []byte("x")).Error()
 	}
 	client := func(endpoint string, dial func(context.Context, string, string) (net.Conn, error)) *Client {
 		c, err := New(ClientOptions{Endpoint: endpoint, Region: "us-east-1", Bucket: "lake", AccessKey: "key", SecretKey: testSecret, PathStyle: true, Attempts: 1, Dial: dial})
@@ -223,7 +225,6 @@ func silences(t *testing.T) []string {
 	out = append(out,
 		put(client("https://"+secure.Listener.Addr().String(), nil)),
 		put(client("https://"+plain.Listener.Addr().String(), nil)),
-		put(client("http://"+secure.Listener.Addr().String(), nil)),
 		put(client("https://"+old.Listener.Addr().String(), nil)),
 		put(client("http://s3.test", failing(&net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80}, Err: syscall.ECONNREFUSED}))),
 		put(client("http://s3.test", failing(&net.DNSError{Err: "no such host", Name: "s3.test", IsNotFound: true}))),

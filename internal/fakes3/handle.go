@@ -162,6 +162,10 @@ func (s *Server) reply(w http.ResponseWriter, r *http.Request, rec *Request, a a
 }
 
 func (s *Server) trickle(w http.ResponseWriter, r *http.Request, body []byte, distance time.Duration) {
+	// A moment, so that the client has done with its request: one whose answer begins before that may lose the connection.
+	if !s.pause(r, time.Millisecond) {
+		cut()
+	}
 	_ = http.NewResponseController(w).Flush()
 	for i := range body {
 		if !s.pause(r, distance) {
