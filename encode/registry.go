@@ -1,6 +1,6 @@
 // Package encode turns the sorted appends of a window into the bytes of its object.
 //
-// registry.go is the one list of what can be written; stage.go is the step of the pipeline. The formats are folders (jsonl, parquet),
+// registry.go is the one list of formats, layout.go that of layouts; stage.go is the step of the pipeline. The formats are folders (jsonl, parquet),
 // the compressors are in codec, and rows holds what all formats share. It uploads nothing: package upload does. A new format
 // is a folder and a line in Formats; read docs/formats.md section 7 first.
 package encode
@@ -61,11 +61,17 @@ func NewRegistry(pace *codec.Pace) Registry {
 	return all
 }
 
-// UnknownError says that an intent or a setting names a format that this binary does not have. A window with such an intent
+// UnknownError says that an intent or a setting names a format or a layout that this binary does not have. A window with such an intent
 // is left to a node that has it.
-type UnknownError struct{ Format, Compression string }
+type UnknownError struct {
+	Format, Compression string
+	Layout              string // "" = it is the format that is not known
+}
 
 func (e *UnknownError) Error() string {
+	if e.Layout != "" {
+		return fmt.Sprintf("layout %q is not known to this version of queen", e.Layout)
+	}
 	return fmt.Sprintf("format %q with compression %q is not known to this version of queen", e.Format, e.Compression)
 }
 

@@ -21,11 +21,11 @@ func (e *EncoderError) Error() string {
 	return fmt.Sprintf("window %d: its intent asks for the encoder %q, this version has %q", e.K, e.Want, e.Have)
 }
 
-// Stage encodes one job at a time and hands its object on in chunks of stages.ChunkBytes. It uses the intent's format, never a setting. Beside
-// the encoder and what is read ahead it holds one chunk: the one that is being filled or handed on.
+// Stage encodes one job at a time and hands its objects on, one after the other (layout.go), in chunks of stages.ChunkBytes. It uses the intent's
+// format and layout, never a setting. Beside the encoder and what is read ahead it holds one chunk: the one that is being filled or handed on.
 //
-// The chunks of a job come in order; the last one has End and Stats set and may be shorter or empty. A job whose upload an
-// earlier life finished passes as that one chunk, without data. Do returns after the encoder has ended, so a job that failed
+// The chunks of a job come in order; the last one of an object has Cut or End and Stats set and may be shorter or empty. A job whose upload an
+// earlier life finished passes as one such chunk, without data. Do returns after the encoder has ended, so a job that failed
 // sends nothing any more. Emit is called by the encoder's goroutine, one call at a time.
 type Stage struct {
 	lookup  func(format, compression string) (Format, error)
@@ -50,6 +50,9 @@ func Check(lookup func(format, compression string) (Format, error), in stages.In
 	if err != nil {
 		return nil, err
 	}
+	if _, err := layoutOf(in.Layout); err != nil {
+		return nil, err
+	}
 	if f.Encoder() != in.Encoder || f.Level() != in.Level {
 		return nil, &EncoderError{K: in.K, Want: in.Encoder, Have: f.Encoder()}
 	}
@@ -67,22 +70,10 @@ func (s *Stage) Do(ctx context.Context, job *stages.Job, emit func(stages.Chunk)
 	}
 	w := &chunker{job: job, emit: emit, chunks: s.chunks}
 	defer w.release()
-	stats, err := f.Encode(ctx, w, Rows{
-		Appends: job.Sorted,
-		List:    &job.Listing,
-		Readers: s.readers,
-		Queue:   job.Queue.Name,
-		Tenant:  s.tenant,
-		Read: func(ctx context.Context, appends []stages.Append, into func(int, stages.Body) error) error {
-			return s.read(ctx, &job.Listing, appends, into)
-		},
-	})
-	if err != nil {
+	if err := s.objects(ctx, f, w); err != nil {
 		return fmt.Errorf("encode window %d of queue %q: %w", job.Intent.K, job.Queue.Name, err)
 	}
-	last := w.take()
-	last.End, last.Stats = true, stats
-	return emit(last)
+	return nil
 }
 
 // Drain has nothing to hand on: Do ends each object.
@@ -93,6 +84,7 @@ type chunker struct {
 	job    *stages.Job
 	emit   func(stages.Chunk) error
 	chunks *stages.Chunks
+	object *stages.Object // that is written
 	buf    *stages.Buffer // being filled; nil = none yet
 	n      int            // bytes in it
 }
@@ -117,7 +109,7 @@ func (c *chunker) Write(p []byte) (int, error) {
 
 // take returns what is filled and forgets it.
 func (c *chunker) take() stages.Chunk {
-	out := stages.Chunk{Job: c.job, Buffer: c.buf}
+	out := stages.Chunk{Job: c.job, Object: c.object, Buffer: c.buf}
 	if c.buf != nil {
 		out.Data = c.buf.Bytes()[:c.n:c.n]
 	}

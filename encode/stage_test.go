@@ -15,7 +15,7 @@ func job(l *log, f Format) *stages.Job {
 	list.Queue = 9
 	return &stages.Job{
 		Queue:   stages.QueueInfo{ID: 9, Name: "orders"},
-		Intent:  stages.Intent{K: 4, Format: f.Name(), Compression: f.Compression(), Level: f.Level(), Encoder: f.Encoder()},
+		Intent:  stages.Intent{K: 4, Format: f.Name(), Compression: f.Compression(), Level: f.Level(), Encoder: f.Encoder(), Layout: "merged"},
 		Listing: list,
 		Sorted:  list.Appends,
 	}

@@ -124,7 +124,7 @@ func (q *queue) vanish(ctx context.Context) error {
 
 // checkKeys refuses names that no store would take (contract B9).
 func (q *queue) checkKeys() error {
-	if err := upload.CheckNames(q.s.cfg.Prefix, q.s.cfg.Tenant, q.name); err != nil {
+	if err := upload.CheckNames(q.s.cfg.Prefix, q.s.cfg.Tenant, q.name, q.s.cfg.Layout); err != nil {
 		return refuse(err)
 	}
 	if n := q.keys().Longest(); n > maxKVKey {

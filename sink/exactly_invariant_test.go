@@ -115,8 +115,8 @@ func (w *world) recordFaults(queue string, keys []string) []string {
 			continue
 		}
 		data, _ := w.s3.Object(key)
-		codec := map[string]string{"zst": "zstd", "gz": "gzip", "jsonl": "none"}[key[strings.LastIndexByte(key, '.')+1:]]
-		format, err := encode.Lookup("jsonl", codec)
+		kind := map[string][2]string{"zst": {"jsonl", "zstd"}, "gz": {"jsonl", "gzip"}, "jsonl": {"jsonl", "none"}, "parquet": {"parquet", "zstd"}}[key[strings.LastIndexByte(key, '.')+1:]]
+		format, err := encode.Lookup(kind[0], kind[1])
 		if err != nil {
 			return []string{err.Error()}
 		}

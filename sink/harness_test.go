@@ -242,10 +242,7 @@ func (w *world) audit(queue string) int {
 			w.t.Errorf("%s is in no manifest", key)
 		}
 		data, _ := w.s3.Object(key)
-		codec := "zstd"
-		if strings.HasSuffix(key, ".jsonl") {
-			codec = "none"
-		}
+		codec := map[string]string{"zst": "zstd", "gz": "gzip", "jsonl": "none"}[key[strings.LastIndexByte(key, '.')+1:]]
 		format, err := encode.Lookup("jsonl", codec)
 		if err != nil {
 			w.t.Fatal(err)

@@ -131,7 +131,7 @@ func (g *logs) hearWindow(q *queue, event any) {
 	case windowCommitted:
 		g.committed(q, e.c)
 	case bucketChanged:
-		data, _ := upload.DataKey(e.in, g.s.cfg.Tenant, q.name, "*")
+		data, _ := upload.DataPattern(e.in, g.s.cfg.Tenant, q.name)
 		at(g.l.Warn(), q).Uint64("k", e.in.K).Str("left_in", e.in.Endpoint+"/"+e.in.Bucket).Str("key", data).
 			Msg("the window being redone was begun in another bucket: what it left there is in no manifest")
 	case foundFinished:

@@ -135,7 +135,7 @@ func (s *Sink) clientOptions() upload.ClientOptions {
 }
 
 func (s *Sink) uploadOptions(client *upload.Client) upload.StageOptions {
-	return upload.StageOptions{Client: client, Sink: s.cfg.Name, Tenant: s.cfg.Tenant, Part: s.need.part, Threshold: s.need.threshold, Hook: s.crash,
+	return upload.StageOptions{Client: client, Chunks: &s.shared.chunks, Sink: s.cfg.Name, Tenant: s.cfg.Tenant, Part: s.need.part, Threshold: s.need.threshold, Hook: s.crash,
 		Describe: func(format, compression string) (ext, contentType string, err error) {
 			f, err := encode.Lookup(format, compression)
 			if err != nil {
@@ -148,12 +148,12 @@ func (s *Sink) uploadOptions(client *upload.Client) upload.StageOptions {
 func (s *Sink) rules(partitions int) window.Rules {
 	// The cutter's clock is the ceiling, the guard behind the log clock on which a window's age counts (contract S5).
 	age := s.cfg.MaxWindow - s.cfg.SafeGuard
-	return window.Rules{Target: max(1, s.cfg.TargetBytes), MaxAge: age, Align: window.Align(s.cfg.Align), MaxAppends: s.need.appends(int64(partitions))}
+	return window.Rules{Target: max(1, s.cfg.TargetBytes), MaxAge: age, Align: window.Align(s.cfg.Align), MaxAppends: s.need.appends(int64(partitions), s.cfg.Layout)}
 }
 
 // known says whether this binary can write the window of an intent (contract B1).
 func (s *Sink) known(in stages.Intent) (stages.Intent, error) {
-	if _, err := upload.DataKey(in, s.cfg.Tenant, "q", "x"); err != nil {
+	if _, err := upload.DataPattern(in, s.cfg.Tenant, "q"); err != nil {
 		return in, err
 	}
 	_, err := encode.Check(encode.Lookup, in)

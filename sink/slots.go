@@ -64,10 +64,19 @@ func needOf(memory, threshold int64, readers int, encoder int64) need {
 	return n
 }
 
-// appends is how many a window of a queue with so many partitions may have. Its list takes at most half of the memory, and not more than the
-// slot leaves of it, unless that is less than what is promised.
-func (n need) appends(partitions int64) int64 {
-	room := max(min(n.memory/2, n.memory-n.slot), n.memory/2/promisedBytes*stages.AppendBytes)
+// beside is what writing a window in a layout takes beside its list. A merged one sends its manifest when its object is gone, another one while
+// its objects are made.
+func (n need) beside(layout string) int64 {
+	if layout == "merged" {
+		return n.slot
+	}
+	return n.slot + upload.ManifestMemory
+}
+
+// appends is how many a window of a queue with so many partitions may have. Its list takes at most half of the memory, and not more than what
+// is beside it leaves, unless that is less than what is promised.
+func (n need) appends(partitions int64, layout string) int64 {
+	room := max(min(n.memory/2, n.memory-n.beside(layout)), n.memory/2/promisedBytes*stages.AppendBytes)
 	most := (room - partitions*stages.PartBytes) / stages.AppendBytes
 	if most < partitions { // each append may have a partition of its own
 		most = room / (stages.AppendBytes + stages.PartBytes)
@@ -76,8 +85,8 @@ func (n need) appends(partitions int64) int64 {
 }
 
 // window is what writing a window takes.
-func (n need) window(appends, partitions int64) int64 {
-	return n.slot + appends*stages.AppendBytes + min(appends, partitions)*stages.PartBytes
+func (n need) window(appends, partitions int64, layout string) int64 {
+	return n.beside(layout) + appends*stages.AppendBytes + min(appends, partitions)*stages.PartBytes
 }
 
 // slot is one pass's hold on memory; it implements commit.Slot. Each window takes all that it needs in one request, from before its intent
@@ -108,9 +117,12 @@ func (s *slot) Take(ctx context.Context, w stages.Window) error {
 		return err
 	}
 	s.q.mu.Lock()
-	partitions := s.q.partitions
+	partitions, layout := s.q.partitions, sink.pins.Layout
+	if in := s.q.adopted.at.Redo; w.Why == stages.Redo && in != nil {
+		layout = in.Layout
+	}
 	s.q.mu.Unlock()
-	charged, err := sink.shared.budget.Take(ctx, sink, sink.need.window(appends, int64(partitions)))
+	charged, err := sink.shared.budget.Take(ctx, sink, sink.need.window(appends, int64(partitions), layout))
 	if err != nil {
 		return err
 	}

@@ -175,7 +175,7 @@ type Intent struct {
 	Format      string  `json:"format"`         // jsonl
 	Compression string  `json:"compression"`    // effective codec: zstd, gzip, none
 	Level       int     `json:"level"`
-	Layout      string  `json:"layout"` // merged
+	Layout      string  `json:"layout"` // merged, per-partition
 	Align       string  `json:"align"`  // hour, day, none
 	Prefix      string  `json:"prefix"`
 	Bucket      string  `json:"bucket"`   // recorded only: a redo goes where the settings now point
@@ -196,17 +196,26 @@ type Job struct {
 	Intent   Intent
 	Redo     bool      // the intent was found, not written, by this run
 	Listing  Listing   // empty when Finished is set; its Parts are sorted by name
-	Sorted   []Append  // Listing.Appends in the order of the object: partition name bytes, then stamp
+	Sorted   []Append  // Listing.Appends in the order of the object: partition name bytes, then stamp; used up by encoding
 	Finished *Uploaded // an earlier life uploaded all of it: only the pointer is left to move
 }
 
-// Chunk is a piece of the encoded object of a job, in order. It belongs to its receiver, who releases it once nothing reads Data any more.
+// Object names one of the data objects of a window whose layout makes several.
+type Object struct {
+	Partition   string
+	First, Last int64 // lowest and highest offset in it
+}
+
+// Chunk is a piece of the encoded objects of a job, in order: all chunks of one object, then those of the next. It belongs to its receiver, who
+// releases it once nothing reads Data any more.
 type Chunk struct {
 	Job    *Job
+	Object *Object // which object it is of; nil = the only one of the window (or, with End and without Data, none: the window holds nothing)
 	Data   []byte
 	Buffer *Buffer // what Data lies in; nil = in memory that is nobody's to give back
-	End    bool    // the last chunk of the job; Stats is set
-	Stats  Stats
+	Cut    bool    // the last chunk of its object, and another object follows; Stats is set
+	End    bool    // the last chunk of the job, and of its object; Stats is set
+	Stats  Stats   // of the object
 }
 
 // ChunkBytes is the size in bytes of every chunk of an object but its last, which may be shorter.

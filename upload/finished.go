@@ -3,16 +3,18 @@ package upload
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"queen/stages"
 )
 
 // Identity is whose windows a manifest speaks of.
 type Identity struct{ Sink, Tenant, Queue string }
-
-// maxManifest bounds what is read of a manifest in bytes; most of a large one is `lost`.
-const maxManifest = 256 << 20
 
 // Finished looks for the manifest of an intent's window. It is found when a manifest is there and says what the intent says: the
 // same window, bounds, format, compression, layout, writer and `at`, of the same sink, tenant and queue. Then all of the window is in
@@ -26,12 +28,11 @@ const maxManifest = 256 << 20
 // must not speak for the objects of the second.
 func (c *Client) Finished(ctx context.Context, id Identity, in stages.Intent) (*stages.Uploaded, bool, error) {
 	key := ManifestKey(in.Prefix, id.Tenant, id.Queue, in.K)
-	text, found, err := c.Get(ctx, key, maxManifest)
+	m, found, err := c.manifest(ctx, key)
 	if err != nil || !found {
 		return nil, false, hidden(err)
 	}
-	m, err := ParseManifest(text)
-	if err != nil || !m.matches(id, in) {
+	if m == nil || !m.matches(id, in) {
 		return nil, false, nil // it is written anew, as the intent says
 	}
 	up := &stages.Uploaded{Manifest: key, Records: m.Records, Bytes: m.Bytes}
@@ -47,12 +48,56 @@ func (c *Client) Finished(ctx context.Context, id Identity, in stages.Intent) (*
 // error.
 func (c *Client) OtherLife(ctx context.Context, id Identity, prefix string, k uint64, own *stages.Intent) (key string, other bool, err error) {
 	key = ManifestKey(prefix, id.Tenant, id.Queue, k)
-	text, found, err := c.Get(ctx, key, maxManifest)
+	m, found, err := c.manifest(ctx, key)
 	if err != nil || !found || own == nil {
 		return key, found, hidden(err)
 	}
-	m, err := ParseManifest(text)
-	return key, err != nil || !m.concerns(id, *own), nil
+	return key, m == nil || !m.concerns(id, *own), nil
+}
+
+// manifest reads a manifest but for its objects, which are only looked at: there may be very many. It is nil when what is there is no manifest.
+func (c *Client) manifest(ctx context.Context, key string) (m *Manifest, found bool, err error) {
+	found, err = c.stream(ctx, key, func(body io.Reader) {
+		if m, err = readManifest(body, func(Object) {}); err != nil {
+			m = nil
+		}
+	})
+	return m, found, err
+}
+
+// stream reads an object with fn. When the answer breaks, all of it is asked for again and fn reads anew. An object that is not there is
+// found=false and no error.
+func (c *Client) stream(ctx context.Context, key string, fn func(body io.Reader)) (found bool, err error) {
+	err = c.retry(ctx, OpGet, key, func(ctx context.Context) error {
+		out, err := c.api.GetObject(ctx, &s3.GetObjectInput{Bucket: aws.String(c.o.Bucket), Key: aws.String(key)})
+		if err != nil {
+			return err
+		}
+		defer out.Body.Close()
+		body := &noted{r: out.Body}
+		if fn(body); body.err != nil {
+			return &shortAnswer{http.StatusOK, fmt.Errorf("its body ended early: %w", body.err)}
+		}
+		return nil
+	})
+	if absent(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// noted notes how a reader failed.
+type noted struct {
+	r   io.Reader
+	err error // other than the end
+}
+
+func (r *noted) Read(p []byte) (int, error) {
+	n, err := r.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.err = err
+	}
+	return n, err
 }
 
 // hidden is err without the answer of a store that hides what it may not list.

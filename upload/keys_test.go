@@ -16,7 +16,7 @@ func TestKeys(t *testing.T) {
 	key := func(change func(*stages.Intent)) string {
 		in := testIntent()
 		change(&in)
-		k, err := DataKey(in, testTenant, "orders", "jsonl.zst")
+		k, err := DataKey(in, Names{Tenant: testTenant, Queue: "orders", Ext: "jsonl.zst"})
 		if err != nil {
 			t.Error(err)
 		}
@@ -39,11 +39,11 @@ func TestKeys(t *testing.T) {
 		}
 	}
 	for _, change := range []func(*stages.Intent){
-		func(in *stages.Intent) { in.Align = "week" }, func(in *stages.Intent) { in.Layout = "per-partition" },
+		func(in *stages.Intent) { in.Align = "week" }, func(in *stages.Intent) { in.Layout = "by-hour" },
 	} {
 		in := testIntent()
 		change(&in)
-		if k, err := DataKey(in, testTenant, "orders", "x"); err == nil {
+		if k, err := DataKey(in, Names{Tenant: testTenant, Queue: "orders", Ext: "x"}); err == nil {
 			t.Errorf("a value of a later version was taken: %s", k)
 		}
 	}
@@ -53,7 +53,7 @@ func TestKeys(t *testing.T) {
 func TestP14DistinctKeys(t *testing.T) {
 	seen := map[string]string{}
 	for _, name := range []string{"a b", "a%20b", "a/b", "a=b", "a:b", "a+b", "a~b", "..", "ключ", "a"} {
-		k, err := DataKey(testIntent(), testTenant, name, "jsonl")
+		k, err := DataKey(testIntent(), Names{Tenant: testTenant, Queue: name, Ext: "jsonl"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func TestP15LongNames(t *testing.T) {
 		{"prefix segment", strings.Repeat("p", 256), "orders", "QUEEN_S3_PREFIX has a segment of 256 bytes"},
 		{"in all", strings.Repeat("pppppppppppp/", 60) + "p", strings.Repeat("q", 200), "stores take 1024; use a shorter prefix"},
 	} {
-		err := CheckNames(c.prefix, testTenant, c.queue)
+		err := CheckNames(c.prefix, testTenant, c.queue, "merged")
 		var e *KeyError
 		switch {
 		case c.words == "" && err != nil:

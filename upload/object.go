@@ -38,6 +38,7 @@ type object struct {
 	limit       int64                           // bytes up to which one PUT carries all
 	begin       func(ctx context.Context) error // once, right before the first request
 	hook        func(point string)              // the crash point between two parts
+	alone       bool                            // one part travels at a time, and write waits for it
 
 	sha    hash.Hash
 	md5    hash.Hash // only one PUT says it; of no use above the limit; nil = made when the PUT is
@@ -90,6 +91,9 @@ func (o *object) write(ctx context.Context, chunk stages.Chunk) error {
 		if err := o.upload.send(o.next()); err != nil {
 			return err
 		}
+		if o.alone {
+			o.upload.group.Wait() // how it went is what the next send, or wait, says
+		}
 	}
 	if len(o.held) > 0 && !o.held[0].first {
 		o.held[0].digest()
@@ -135,41 +139,47 @@ func (o *object) open(ctx context.Context) error {
 type sent struct {
 	bytes  int64
 	sha256 string
-	parts  int // how many requests carried it
 }
 
-// finish sends what is left. When it returns nil, the store has the object.
-func (o *object) finish(ctx context.Context) (sent, error) {
-	s := sent{bytes: o.size, sha256: o.sum(), parts: 1}
+// whole is what a manifest says of an object whose last chunk has come.
+func (o *object) whole() sent { return sent{bytes: o.size, sha256: o.sum()} }
+
+// chunks is how many chunks are held and not on their way.
+func (o *object) chunks() (n int64) {
+	for _, s := range o.held {
+		n += int64(len(s.chunks))
+	}
+	return n
+}
+
+// finish sends what is left. When it returns nil, the store has the object. parts is how many requests carried it.
+func (o *object) finish(ctx context.Context) (parts int, err error) {
+	sum := o.sum()
 	if o.upload == nil {
-		return s, o.single(ctx, s.sha256)
+		return 1, o.single(ctx, sum)
 	}
 	for len(o.held) > 0 {
 		last := o.next()
 		if last.first {
-			last.sum = s.sha256
+			last.sum = sum
 		}
 		if err := o.upload.send(last); err != nil {
-			return s, err
+			return 0, err
 		}
 	}
 	etags, err := o.upload.wait()
 	if err != nil {
-		return s, err
+		return 0, err
 	}
 	if err := o.c.complete(ctx, o.key, o.upload.id, etags, o.size); err != nil {
-		return s, err
+		return 0, err
 	}
-	s.parts = len(etags)
 	o.upload = nil // there is nothing to abort any more
-	return s, nil
+	return len(etags), nil
 }
 
 // single sends everything in one PUT.
 func (o *object) single(ctx context.Context, sha256Hex string) error {
-	if o.size == 0 {
-		return o.c.named(OpPut, o.key, errors.New("an object without a byte is never written"))
-	}
 	if err := o.begin(ctx); err != nil {
 		return err
 	}

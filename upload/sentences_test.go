@@ -265,15 +265,18 @@ func ownWords(t *testing.T) []string {
 	say := func(err error) { out = append(out, err.Error()) }
 	in := testIntent()
 	in.Align = "week"
-	_, err := DataKey(in, testTenant, "orders", "jsonl")
+	_, err := DataKey(in, Names{Tenant: testTenant, Queue: "orders", Ext: "jsonl"})
 	say(err)
 	in = testIntent()
 	in.Layout = "split"
-	_, err = DataKey(in, testTenant, "orders", "jsonl")
+	_, err = DataKey(in, Names{Tenant: testTenant, Queue: "orders", Ext: "jsonl"})
 	say(err)
-	say(CheckNames("queen", testTenant, strings.Repeat("ключ", 30)))
-	say(CheckNames(strings.Repeat("p", 300), testTenant, "orders"))
-	say(CheckNames(strings.Repeat("p/", 450), testTenant, "orders"))
+	in.Layout = "per-partition"
+	_, err = DataKey(in, Names{Tenant: testTenant, Queue: "orders", Ext: "jsonl"})
+	say(err)
+	say(CheckNames("queen", testTenant, strings.Repeat("ключ", 30), "merged"))
+	say(CheckNames(strings.Repeat("p", 300), testTenant, "orders", "merged"))
+	say(CheckNames(strings.Repeat("p/", 450), testTenant, "orders", "merged"))
 	_, err = ParseManifest([]byte("{"))
 	say(err)
 	_, err = ParseManifest([]byte(`{"sink":"x"}`))
@@ -287,7 +290,9 @@ func ownWords(t *testing.T) []string {
 		odd.Intent.Format = "csv"
 		_, err = send(t.Context(), newTestStage(b, 64<<20, nil), odd, []byte("x"))
 		say(err)
-		say(newObject(newTestStage(b, 64<<20, nil).o, sentenceKey, "text/plain", true, func(context.Context) error { return nil }).single(t.Context(), ""))
+		nothing := testJob()
+		nothing.Listing.Records = 3
+		say(newTestStage(b, 64<<20, nil).Do(t.Context(), stages.Chunk{Job: nothing, End: true}, nil))
 		p := newParts(t.Context(), b.Client, sentenceKey, "id", func(string) {})
 		p.etags = make([]string, maxParts)
 		_, err = p.enter()
