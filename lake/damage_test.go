@@ -183,6 +183,7 @@ func FuzzManifest(f *testing.F) {
 	for _, k := range []string{"1", "2", "3"} {
 		f.Add(m[sides+"000000000"+k+".json"])
 	}
+	f.Add(partitioned(f)[sides+"0000000001.json"])
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var m Manifest
 		var err error
@@ -205,6 +206,8 @@ func FuzzKey(f *testing.F) {
 	for _, key := range []string{
 		"tenant=t/queue=a%2Fb/dt=2026-10-03/hour=06/w-0000000001-1791007200000000-1791010800000000.jsonl.zst",
 		"tenant=t/queue=orders/dt=2026-10-03/w-12345678901-0000000000000000-1791010800000000.jsonl", "_queen/tenant=t/queue=q/windows/0000000001.json",
+		"tenant=t/queue=q/dt=2026-10-03/w-0000000001-1791007200000000-1791010800000000-p-a%2Fb-000000000000-000000000003.jsonl.gz",
+		"tenant=t/queue=q/dt=2026-10-03/w-0000000001-1791007200000000-1791010800000000-p-%D~0123456789abcdef-000000000000-000000000003.jsonl",
 		"_queen/tenant=t/queue=q/checkpoint/0000000001.json.zst", "tenant=../queue=../x", "tenant=t/queue=%2f/dt=2026-10-03/w-1-2-3.jsonl.gz",
 	} {
 		f.Add("queen/", key)
@@ -225,6 +228,9 @@ func FuzzKey(f *testing.F) {
 		case dataKey:
 			begin = owner + "dt=" + strings.Replace(p.day, "/", "/hour=", 1) + "/w-"
 			end = fmt.Sprintf("%d-%016d-%016d.%s", p.k, p.start, p.end, p.ext)
+			if p.part != "" {
+				end = fmt.Sprintf("%d-%016d-%016d-p-%s.%s", p.k, p.start, p.end, p.part, p.ext)
+			}
 		case manifestKey:
 			begin, end = begin+"windows/", fmt.Sprintf("%d.json", p.k)
 		case checkpointKey:

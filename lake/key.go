@@ -1,6 +1,7 @@
 package lake
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -27,6 +28,7 @@ type parsed struct {
 	tenant, queue string // as in the key, percent-encoded
 	k             uint64
 	start, end    stages.Micros // data
+	part          string        // data, per-partition: what stands between -p- and .ext; "" when merged
 	ext           string        // data
 	hour          bool          // data: the path has hour=
 	day           string        // data: YYYY-MM-DD, with /HH when hour is set
@@ -35,7 +37,7 @@ type parsed struct {
 // Names are compared encoded; the patterns hold the whole alphabet of keys (docs/formats.md 7.1).
 var (
 	name         = `((?:[A-Za-z0-9._-]|%[0-9A-F]{2})+)`
-	dataPattern  = regexp.MustCompile(`^tenant=` + name + `/queue=` + name + `/dt=(\d{4}-\d\d-\d\d)(?:/hour=(\d\d))?/w-(\d{10,20})-(\d{16})-(\d{16})\.(jsonl|jsonl\.gz|jsonl\.zst|parquet)$`)
+	dataPattern  = regexp.MustCompile(`^tenant=` + name + `/queue=` + name + `/dt=(\d{4}-\d\d-\d\d)(?:/hour=(\d\d))?/w-(\d{10,20})-(\d{16})-(\d{16})(?:-p-([A-Za-z0-9._%-]*(?:~[0-9a-f]{16})?-\d{12,19}-\d{12,19}))?\.(jsonl|jsonl\.gz|jsonl\.zst|parquet)$`)
 	sidePattern  = regexp.MustCompile(`^_queen/tenant=` + name + `/queue=` + name + `/windows/(\d{10,20})\.json$`)
 	pointPattern = regexp.MustCompile(`^_queen/tenant=` + name + `/queue=` + name + `/checkpoint/(\d{10,20})\.json\.zst$`)
 )
@@ -53,7 +55,7 @@ func parseKey(prefix, key string) parsed {
 // split takes a key without its prefix apart.
 func split(rest string) parsed {
 	if m := dataPattern.FindStringSubmatch(rest); m != nil {
-		p := parsed{kind: dataKey, tenant: m[1], queue: m[2], day: m[3], hour: m[4] != "", ext: m[8]}
+		p := parsed{kind: dataKey, tenant: m[1], queue: m[2], day: m[3], hour: m[4] != "", part: m[8], ext: m[9]}
 		if p.hour {
 			p.day += "/" + m[4]
 		}
@@ -75,6 +77,16 @@ func split(rest string) parsed {
 		return parsed{kind: checkpointKey, tenant: m[1], queue: m[2]}
 	}
 	return parsed{}
+}
+
+// partOf is how a key names the object of a partition, after -p- (docs/formats.md 7.1).
+func partOf(partition string, first, last int64) string {
+	name := stages.Esc(partition)
+	if len(name) > 120 {
+		sum := sha256.Sum256([]byte(name))
+		name = fmt.Sprintf("%s~%x", name[:100], sum[:8])
+	}
+	return fmt.Sprintf("%s-%012d-%012d", name, first, last)
 }
 
 func micros(digits string) stages.Micros {

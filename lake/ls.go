@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// List prints one line a window: queue, number, bounds, records, bytes and the key of its object. The summary counts them. Only
-// manifests are read.
+// List prints one line an object: number and bounds of its window, records, bytes and its key. A window without an object has a line, too. The summary
+// counts them. Only manifests are read.
 func List(ctx context.Context, store Store, o Options, to io.Writer) (Summary, error) {
 	a := &audit{store: store, options: o, report: func(Fault) {}}
 	queues, err := a.list(ctx)
@@ -44,6 +44,10 @@ func (a *audit) show(ctx context.Context, key string, k uint64, to io.Writer) er
 	a.summary.Bytes += m.Bytes
 	for _, l := range m.Lost {
 		a.summary.Lost += l.To - l.From + 1
+	}
+	if len(m.Objects) == 0 {
+		_, err := fmt.Fprintf(to, "  %10d  %s  %s  %9d records  %12d bytes\n", m.K, iso(m.Start), iso(m.End), 0, 0)
+		return err
 	}
 	for _, o := range m.Objects {
 		a.summary.Objects++

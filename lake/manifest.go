@@ -38,6 +38,10 @@ type DataObject struct {
 	Bytes   int64  `json:"bytes"`
 	Records int64  `json:"records"`
 	SHA256  string `json:"sha256"`
+	// All three of an object of a per-partition window; all nil in a merged one.
+	Partition *string `json:"partition"`
+	First     *int64  `json:"firstOffset"`
+	Last      *int64  `json:"lastOffset"`
 }
 
 // LostRange names records that retention took before the sink read them; both ends are included.
@@ -57,6 +61,11 @@ func parseManifest(text []byte) (Manifest, error) {
 	}
 	if m.Objects == nil || m.Lost == nil {
 		return m, errors.New("is not a manifest: objects and lost are lists, never missing or null")
+	}
+	for i, o := range m.Objects {
+		if (o.Partition == nil) != (o.First == nil) || (o.First == nil) != (o.Last == nil) {
+			return m, fmt.Errorf("is not a manifest: object %d has some of partition, firstOffset and lastOffset", i)
+		}
 	}
 	want := m.bytes()
 	if !bytes.Equal(want, text) {
@@ -91,7 +100,12 @@ func (m *Manifest) bytes() []byte {
 		}
 		b = quote(append(b, `{"key":`...), o.Key)
 		b = fmt.Appendf(b, `,"bytes":%d,"records":%d,"sha256":`, o.Bytes, o.Records)
-		b = append(quote(b, o.SHA256), '}')
+		b = quote(b, o.SHA256)
+		if o.Partition != nil {
+			b = quote(append(b, `,"partition":`...), *o.Partition)
+			b = fmt.Appendf(b, `,"firstOffset":%d,"lastOffset":%d`, *o.First, *o.Last)
+		}
+		b = append(b, '}')
 	}
 	b = append(b, ']')
 	whole("records", m.Records)
@@ -130,14 +144,23 @@ func (m *Manifest) check(at parsed) []string {
 	want(m.Start < m.End, "tStart %d is not before tEnd %d", m.Start, m.End)
 	want(m.Sink != "", "names no sink")
 	want(m.Format == "jsonl" || m.Format == "parquet", "format is %q", m.Format)
-	want(m.Layout == "merged", "layout is %q", m.Layout)
+	want(m.Layout == "merged" || m.Layout == "per-partition", "layout is %q", m.Layout)
 	want(m.ext() != "", "compression is %q", m.Compression)
 	want(m.Writer == m.writer(), "writer is %q, not %q", m.Writer, m.writer())
 	_, err := parseISO(m.CommittedAt)
 	want(err == nil, "committedAt %v", err)
-	want(len(m.Objects) == 1, "lists %s; a merged window has one", count(len(m.Objects), "object"))
+	want(len(m.Objects) == 1 || m.Layout != "merged", "lists %s; a merged window has one", count(len(m.Objects), "object"))
+	want(len(m.Objects) == m.Partitions || m.Layout != "per-partition", "lists %s for %s", count(len(m.Objects), "object"), count(m.Partitions, "partition"))
 	var records, bytes int64
-	for _, o := range m.Objects {
+	for i, o := range m.Objects {
+		want((o.Partition == nil) == (m.Layout == "merged"), "object %d does not name its partition and offsets as a %s window does", i, m.Layout)
+		if o.Partition != nil {
+			want(0 <= *o.First && *o.First <= *o.Last, "object %d has offsets %d to %d", i, *o.First, *o.Last)
+			want(o.Records > 0, "object %d of partition %q has no record", i, *o.Partition)
+			if i > 0 && m.Objects[i-1].Partition != nil {
+				want(*m.Objects[i-1].Partition < *o.Partition, "object %d of partition %q stands behind that of %q", i, *o.Partition, *m.Objects[i-1].Partition)
+			}
+		}
 		records += o.Records
 		bytes += o.Bytes
 		want(len(o.SHA256) == 64 && strings.Trim(o.SHA256, "0123456789abcdef") == "", "sha256 is %q", o.SHA256)
@@ -159,6 +182,22 @@ func (m *Manifest) writer() string {
 		return "queen-s3/2.0.0 " + m.Format
 	}
 	return "queen-s3/2.0.0 " + m.Format + "+" + m.Compression
+}
+
+// key is the one key that an object of the window can have under a prefix; hour says that the path has hour=, which depends on the alignment.
+func (m *Manifest) key(prefix string, o DataObject, hour bool) string {
+	at := m.Start
+	if at == stages.Beginning {
+		if at = m.End; m.MinTS != nil {
+			at = *m.MinTS
+		}
+	}
+	part := ""
+	if o.Partition != nil {
+		part = "-p-" + partOf(*o.Partition, *o.First, *o.Last)
+	}
+	return fmt.Sprintf("%s/tenant=%s/queue=%s/dt=%s/w-%010d-%016d-%016d%s.%s", prefix, stages.Esc(m.Tenant), stages.Esc(m.Queue),
+		strings.Replace(dayOf(at, hour), "/", "/hour=", 1), m.K, max(m.Start, 0), max(m.End, 0), part, m.ext())
 }
 
 // ext is empty for a compression that the format does not have.

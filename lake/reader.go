@@ -10,6 +10,7 @@ import (
 type reader struct {
 	audit    *audit
 	manifest *Manifest
+	object   DataObject
 	key      string
 	history  *history
 	limit    int // faults of lines that may still be listed
@@ -20,6 +21,19 @@ type reader struct {
 	partitions int
 	minTS      stages.Micros
 	maxTS      stages.Micros
+	low, high  int64 // offsets
+}
+
+// add counts the records of another object of the same window.
+func (r *reader) add(o *reader) {
+	r.partitions += o.partitions
+	if !o.any {
+		return
+	}
+	if !r.any {
+		r.minTS, r.maxTS = o.minTS, o.maxTS
+	}
+	r.any, r.minTS, r.maxTS = true, min(r.minTS, o.minTS), max(r.maxTS, o.maxTS)
 }
 
 func (r *reader) fault(n int64, format string, args ...any) {
@@ -61,9 +75,13 @@ func (r *reader) row(ctx context.Context, n int64, row Row) error {
 	r.order(n, row)
 	r.offset(n, row)
 	if !r.any {
-		r.minTS, r.maxTS = row.TS, row.TS
+		r.minTS, r.maxTS, r.low, r.high = row.TS, row.TS, row.Offset, row.Offset
 	}
 	r.minTS, r.maxTS = min(r.minTS, row.TS), max(r.maxTS, row.TS)
+	r.low, r.high = min(r.low, row.Offset), max(r.high, row.Offset)
+	if p := r.object.Partition; p != nil && *p != row.Partition {
+		r.fault(n, "is of partition %q, its object of %q", row.Partition, *p)
+	}
 	if !r.any || row.Partition != r.last.Partition {
 		r.partitions++
 	}
@@ -130,9 +148,9 @@ func (r *reader) lost(partition string, from, to int64) bool {
 	return true
 }
 
-// finish compares what was read with what the manifest says.
-func (r *reader) finish(o DataObject, s seen) {
-	a, m := r.audit, r.manifest
+// finish compares what was read with what the manifest says of the object.
+func (r *reader) finish(s seen) {
+	a, o := r.audit, r.object
 	a.summary.Bytes += s.bytes
 	if r.hidden > 0 {
 		a.fault(r.key, "has %s more of this kind", count(r.hidden, "fault"))
@@ -143,10 +161,7 @@ func (r *reader) finish(o DataObject, s seen) {
 	if s.records != o.Records {
 		a.fault(r.key, "has %s, its manifest says %d", count64(s.records, "record"), o.Records)
 	}
-	if r.partitions != m.Partitions {
-		a.fault(r.key, "has %s, its manifest says %d", count(r.partitions, "partition"), m.Partitions)
-	}
-	if r.any && (m.MinTS == nil || m.MaxTS == nil || *m.MinTS != r.minTS || *m.MaxTS != r.maxTS) {
-		a.fault(r.key, "has stamps from %d to %d, its manifest says otherwise", r.minTS, r.maxTS)
+	if o.Partition != nil && r.any && (*o.First != r.low || *o.Last != r.high) {
+		a.fault(r.key, "has offsets from %d to %d, its manifest says %d to %d", r.low, r.high, *o.First, *o.Last)
 	}
 }

@@ -31,13 +31,13 @@ type Options struct {
 }
 
 // maxManifest bounds what is read of a manifest: one that is larger is a fault, not an allocation.
-const maxManifest = 64 << 20
+const maxManifest = 512 << 20
 
 // Verify audits a lake and hands every fault to report, each once. The error is about reading the store itself; faults are not
 // errors.
 //
 // In order, for each queue (contract S2, S8, B12): every key is one that the sink writes; windows count from 1 without a gap
-// and tile; each manifest parses strictly, fits its key and its sums; its object is there, has the size and the hash that it
+// and tile; each manifest parses strictly, fits its key and its sums; its objects are those of its layout, are there, have the sizes and the hashes that it
 // names; every line has the one envelope; lines are in order, inside the window and the path; offsets continue where the window
 // before ended, except over `lost`; nothing lies there that no manifest names. With a log, every record equals the log's, and
 // what the log holds below the last end is in the lake.
@@ -185,10 +185,31 @@ func (a *audit) window(ctx context.Context, q *queueKeys, k uint64, h *history, 
 	for _, l := range m.Lost {
 		a.summary.Lost += l.To - l.From + 1
 	}
+	return a.objects(ctx, q, key, &m, h)
+}
+
+// objects checks every object of a window, and what they hold together.
+func (a *audit) objects(ctx context.Context, q *queueKeys, key string, m *Manifest, h *history) error {
+	sum, whole := reader{manifest: m}, true
 	for _, o := range m.Objects {
-		if err := a.object(ctx, q, &m, o, h); err != nil {
+		r, err := a.object(ctx, q, m, o, h)
+		if err != nil {
 			return err
 		}
+		if r == nil {
+			whole = false
+			continue
+		}
+		sum.add(r)
+	}
+	if !whole {
+		return nil
+	}
+	if sum.partitions != m.Partitions {
+		a.fault(key, "has %s, its manifest says %d", count(sum.partitions, "partition"), m.Partitions)
+	}
+	if sum.any && (m.MinTS == nil || m.MaxTS == nil || *m.MinTS != sum.minTS || *m.MaxTS != sum.maxTS) {
+		a.fault(key, "has stamps from %d to %d, its manifest says otherwise", sum.minTS, sum.maxTS)
 	}
 	return nil
 }
@@ -206,18 +227,16 @@ func (a *audit) read(ctx context.Context, key string) ([]byte, error) {
 	return text, nil
 }
 
-// object checks where a data object lies, and then what is in it.
-func (a *audit) object(ctx context.Context, q *queueKeys, m *Manifest, o DataObject, h *history) error {
+// object checks where a data object lies, and then what is in it. The reader is nil when it could not be read.
+func (a *audit) object(ctx context.Context, q *queueKeys, m *Manifest, o DataObject, h *history) (*reader, error) {
 	found, ok := q.data[o.Key]
 	if !ok {
 		a.fault(o.Key, "is named by the manifest of window %d and is not there", m.K)
-		return nil
+		return nil, nil
 	}
 	a.summary.Objects++
 	at := parseKey(a.options.Prefix+"/", o.Key)
-	want := fmt.Sprintf("%s/%s/dt=%s/w-%010d-%016d-%016d.%s", a.options.Prefix, q, strings.Replace(dayOf(m.Start, at.hour), "/", "/hour=", 1),
-		m.K, max(m.Start, 0), max(m.End, 0), m.ext())
-	if o.Key != want {
+	if want := m.key(a.options.Prefix, o, at.hour); o.Key != want {
 		a.fault(o.Key, "is not the key of window %d, which is %s", m.K, want)
 	}
 	if limit := dayEnd(m.Start, at.hour); m.End > limit && a.options.Align == AlignByPath {
@@ -226,15 +245,15 @@ func (a *audit) object(ctx context.Context, q *queueKeys, m *Manifest, o DataObj
 	if found.Size != o.Bytes {
 		a.fault(o.Key, "has %d bytes, its manifest says %d", found.Size, o.Bytes)
 	}
-	r := &reader{audit: a, manifest: m, key: o.Key, history: h, limit: maxLineFaults}
+	r := &reader{audit: a, manifest: m, object: o, key: o.Key, history: h, limit: maxLineFaults}
 	s, err := r.read(ctx)
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, errLog) || errors.Is(err, errStore) {
-			return err
+			return nil, err
 		}
 		a.fault(o.Key, "cannot be read: %v", err)
-		return nil
+		return nil, nil
 	}
-	r.finish(o, s)
-	return nil
+	r.finish(s)
+	return r, nil
 }

@@ -31,6 +31,8 @@ WRITERS = {("jsonl", "zstd"): "queen-s3/2.0.0 jsonl+zstd", ("jsonl", "gzip"): "q
            ("parquet", "zstd"): "queen-s3/2.0.0 parquet/18 zstd", ("parquet", "snappy"): "queen-s3/2.0.0 parquet/18 snappy"}
 EXTENSIONS = {("jsonl", "zstd"): "jsonl.zst", ("jsonl", "gzip"): "jsonl.gz", ("jsonl", "none"): "jsonl", ("parquet", "zstd"): "parquet",
               ("parquet", "snappy"): "parquet"}
+FIELDS_OF = {"merged": ["key", "bytes", "records", "sha256"],
+             "per-partition": ["key", "bytes", "records", "sha256", "partition", "firstOffset", "lastOffset"]}
 UNITS = {"hour": 3_600_000_000, "day": 86_400_000_000}
 
 
@@ -42,6 +44,14 @@ def esc(name):
     """Percent-encoding of one name in a key (formats 7)."""
     keep = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
     return "".join(chr(b) if b in keep else "%%%02X" % b for b in name.encode("utf-8", "surrogateescape"))
+
+
+def part(o):
+    """What a key of a per-partition window has behind its stamps (formats 7.1)."""
+    name = esc(o["partition"])
+    if len(name) > 120:
+        name = name[:100] + "~" + hashlib.sha256(name.encode()).hexdigest()[:16]
+    return "-p-%s-%012d-%012d" % (name, o["firstOffset"], o["lastOffset"])
 
 
 def micros(text):
@@ -259,10 +269,8 @@ class Queue:
         partitions, stamps = set(), []
         last = None
         for o in m["objects"]:
-            if list(o) != ["key", "bytes", "records", "sha256"]:
-                raise Fault("object fields are %s" % ",".join(o))
             self.seen.add(o["key"])
-            n = 0
+            n, offsets = 0, []
             for rec in self.object(m, o):
                 order = (rec[0].encode("utf-8"), rec[3], rec[1])
                 if last is not None and order <= last:
@@ -271,7 +279,12 @@ class Queue:
                 self.record(m, rec)
                 partitions.add(rec[0])
                 stamps.append(rec[3])
+                offsets.append(rec[1])
+                if rec[0] != o.get("partition", rec[0]):
+                    raise Fault("%s holds a record of partition %r" % (o["key"], rec[0]))
                 n += 1
+            if "partition" in o and (o["firstOffset"], o["lastOffset"]) != (min(offsets, default=-1), max(offsets, default=-1)):
+                raise Fault("%s holds other offsets than its key and the manifest say" % o["key"])
             if n != o["records"]:
                 raise Fault("%s holds %d records, the manifest says %d" % (o["key"], n, o["records"]))
             records, size = records + n, size + o["bytes"]
@@ -288,21 +301,36 @@ class Queue:
             raise Fault("tEnd %d is not above tStart %d" % (m["tEnd"], m["tStart"]))
         if self.end is not None and m["tStart"] < self.end:
             raise Fault("window starts at %d, below the end %d of the one before" % (m["tStart"], self.end))
-        if m["layout"] != "merged" or (m["format"], m["compression"]) not in WRITERS:
+        if m["layout"] not in FIELDS_OF or (m["format"], m["compression"]) not in WRITERS:
             raise Fault("unknown format %r, layout %r or compression %r" % (m["format"], m["layout"], m["compression"]))
         if m["writer"] != WRITERS[m["format"], m["compression"]]:
             raise Fault("writer is %r" % m["writer"])
         micros(m["committedAt"])
-        if len(m["objects"]) != 1:
+        if m["layout"] == "merged" and len(m["objects"]) != 1:
             raise Fault("a merged window has %d objects" % len(m["objects"]))
-        day, hour = day_hour(m["tStart"])
-        by_day = "/hour=" not in m["objects"][0]["key"]
-        self.unit = None if self.align == "none" else UNITS["day" if by_day else "hour"]
-        want = "%s/tenant=%s/queue=%s/dt=%s/%sw-%010d-%016d-%016d.%s" % (
-            self.prefix, self.tenant, self.queue, day, "" if by_day else "hour=%s/" % hour, k,
-            max(0, m["tStart"]), m["tEnd"], EXTENSIONS[m["format"], m["compression"]])
-        if m["objects"][0]["key"] != want:
-            raise Fault("object key is %s, by its window it is %s" % (m["objects"][0]["key"], want))
+        self.keys(m, k)
+
+    def keys(self, m, k):
+        """Every object of a window is where its layout says, and there is one for each partition."""
+        start = m["tStart"] if m["tStart"] > -(1 << 63) else m.get("minTs", m["tEnd"])
+        day, hour = day_hour(max(0, start))
+        self.unit = None if self.align == "none" else UNITS["hour"]
+        names = []
+        for o in m["objects"]:
+            if list(o) != FIELDS_OF[m["layout"]]:
+                raise Fault("object fields are %s" % ",".join(o))
+            by_day = "/hour=" not in o["key"]
+            self.unit = None if self.align == "none" else UNITS["day" if by_day else "hour"]
+            merged = m["layout"] == "merged"
+            want = "%s/tenant=%s/queue=%s/dt=%s/%sw-%010d-%016d-%016d%s.%s" % (
+                self.prefix, self.tenant, self.queue, day, "" if by_day else "hour=%s/" % hour, k,
+                max(0, m["tStart"]), max(0, m["tEnd"]), "" if merged else part(o), EXTENSIONS[m["format"], m["compression"]])
+            if o["key"] != want:
+                raise Fault("object key is %s, by its window it is %s" % (o["key"], want))
+            if not merged:
+                names.append(o["partition"].encode("utf-8"))
+        if names != sorted(set(names)):
+            raise Fault("the objects are not one a partition, in the order of their names")
 
     def object(self, m, o):
         try:
@@ -356,9 +384,9 @@ class Queue:
         if records != m["records"] or size != m["bytes"] or len(partitions) != m["partitions"]:
             raise Fault("manifest says %d records, %d bytes, %d partitions; the objects hold %d, %d, %d" % (
                 m["records"], m["bytes"], m["partitions"], records, size, len(partitions)))
-        if not records:
+        if not records and not m["lost"]:
             raise Fault("window without a record")
-        if (m.get("minTs"), m.get("maxTs")) != (min(stamps), max(stamps)):
+        if (m.get("minTs"), m.get("maxTs")) != (min(stamps, default=None), max(stamps, default=None)):
             raise Fault("minTs/maxTs differ from the records")
         for r in m["lost"]:
             if list(r) != ["partition", "from", "to"] or not 0 <= r["from"] <= r["to"]:

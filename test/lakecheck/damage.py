@@ -2,7 +2,7 @@
 """Damages a copy of a good lake in one named way, so that a checker can be seen to find it.
 
     damage.py LAKE KIND      damages the first queue of the lake in place
-    damage.py --kinds        lists the kinds
+    damage.py --kinds        lists the kinds; with per-partition, those of a lake in that layout
 
 Where a kind is about content, the manifest is made to agree with the damaged object, so that only the rule under test is broken. The
 lake needs two windows or more, zstd, and a first window with two records or more.
@@ -188,17 +188,74 @@ def two_payloads(lake):
     edit(lake, 1, more, counts=False)
 
 
+def range_in_manifest(lake):
+    def shift(o):
+        o["lastOffset"] += 1
+    manifest_entry(lake, shift)
+
+
+def name_in_manifest(lake):
+    def other(o):
+        o["partition"] += "x"
+    manifest_entry(lake, other)
+
+
+def no_name_in_manifest(lake):
+    manifest_entry(lake, lambda o: o.pop("partition"))
+
+
+def renamed_range(lake):
+    """The key, and the manifest with it, name another range than the object holds."""
+    def move(o):
+        old = o["key"]
+        o["lastOffset"] += 1
+        o["key"] = re.sub(r"-\d{12}\.", "-%012d." % o["lastOffset"], old)
+        os.rename(lake.path(old), lake.path(o["key"]))
+    manifest_entry(lake, move)
+
+
+def stale_range(lake):
+    """What an owner that saw fewer records would have left behind."""
+    old = lake.manifest(1)["objects"][0]["key"]
+    with open(lake.path(old), "rb") as f:
+        data = f.read()
+    write(lake.path(re.sub(r"-\d{12}\.", "-%012d." % 999, old)), data)
+
+
+def objects_swapped(lake):
+    m = lake.manifest(1)
+    m["objects"][0], m["objects"][1] = m["objects"][1], m["objects"][0]
+    lake.write_manifest(1, m)
+
+
+def says_merged(lake):
+    m = lake.manifest(1)
+    m["layout"] = "merged"
+    lake.write_manifest(1, m)
+
+
+def manifest_entry(lake, change):
+    m = lake.manifest(1)
+    change(m["objects"][0])
+    lake.write_manifest(1, m)
+
+
+# Of a lake with one object a partition, which has two partitions or more in its first window.
+SPREAD = {f.__name__.replace("_", "-"): f for f in (
+    missing_object, flipped_bit, range_in_manifest, name_in_manifest, no_name_in_manifest, renamed_range, stale_range, objects_swapped, says_merged)}
+
 KINDS = {f.__name__.replace("_", "-"): f for f in (
     missing_object, flipped_bit, cut_object, dropped_record, doubled_record, swapped_records, stamp_outside, record_in_two_windows,
     missing_manifest, orphan_object, overlapping_windows, wrong_count, two_frames, space_in_envelope, pretty_manifest, two_payloads)}
 
 
 def main():
-    if sys.argv[1:] == ["--kinds"]:
-        print("\n".join(KINDS))
+    if sys.argv[1:] in (["--kinds"], ["--kinds", "per-partition"]):
+        print("\n".join(SPREAD if sys.argv[2:] else KINDS))
         return
     root, kind = sys.argv[1:]
-    KINDS[kind](Lake(root))
+    lake = Lake(root)
+    (SPREAD if lake.manifest(1)["layout"] == "per-partition" else KINDS)[kind](lake)
 
 
 if __name__ == "__main__":
