@@ -89,7 +89,7 @@ func TestEverySetting(t *testing.T) {
 			"gz": func(c *Config) { c.Sink.Compression = "gzip" }, "OFF": func(c *Config) { c.Sink.Compression = "none" },
 			"zst": func(*Config) {}, "none": func(c *Config) { c.Sink.Compression = "none" }},
 		"QUEEN_S3_PARQUET_CODEC": {"snap": func(c *Config) { c.Sink.ParquetCodec = "snappy" }, "zst": func(*Config) {}},
-		"QUEEN_S3_LAYOUT":        {"Merged": func(*Config) {}},
+		"QUEEN_S3_LAYOUT":        {"Merged": func(*Config) {}, "per_partition": layout("per-partition"), "PerPartition": layout("per-partition")},
 		"QUEEN_S3_ALIGN":         {"daily": align("day"), "off": align("none"), "hourly": align("hour"), "none": align("none")},
 		"QUEEN_S3_START":         {"beginning": start("earliest"), "now": start("latest"), "END": start("latest"), "Earliest": start("earliest")},
 		"QUEEN_S3_TARGET_MB":     {"5120": func(c *Config) { c.Sink.TargetBytes = 5120 << 20 }},
@@ -139,7 +139,9 @@ func node(id int) func(*Config) {
 	return func(c *Config) { c.NodeID, c.Sink.Instance = id, fmt.Sprintf("node-%d@pod-7", id) }
 }
 func align(to string) func(*Config) { return func(c *Config) { c.Sink.Align = to } }
-func start(at string) func(*Config) { return func(c *Config) { c.Sink.Start = at } }
+
+func layout(to string) func(*Config) { return func(c *Config) { c.Sink.Layout = to } }
+func start(at string) func(*Config)  { return func(c *Config) { c.Sink.Start = at } }
 func noSink(c *Config) {
 	c.Sink = nil
 	c.Warnings = []string{"QUEEN_S3_QUEUES is set, but QUEEN_S3_EMBEDDED is not true: the sink does not run"}

@@ -36,7 +36,6 @@ func TestRefusals(t *testing.T) {
 		{"QUEEN_S3_COMPRESSION=snappy", sink + "QUEEN_S3_COMPRESSION=snappy is not a codec: zstd *QUEEN_S3_PARQUET_CODEC"},
 		{"QUEEN_S3_PARQUET_CODEC=gzip", sink + "QUEEN_S3_PARQUET_CODEC=gzip is not a codec: zstd *"},
 		{"QUEEN_S3_LAYOUT=split", sink + "QUEEN_S3_LAYOUT=split is not a layout: merged *"},
-		{"QUEEN_S3_LAYOUT=per_partition", sink + "QUEEN_S3_LAYOUT=per-partition is not available: this build writes merged only"},
 		{"QUEEN_S3_ALIGN=week", sink + "QUEEN_S3_ALIGN=week is not an alignment: hour *"},
 		{"QUEEN_S3_START=yesterday", sink + "QUEEN_S3_START=yesterday is not a start: latest *"},
 		{"QUEEN_S3_SSE=rot13", sink + "QUEEN_S3_SSE=rot13 is not a mode: AES256 *"},

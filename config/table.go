@@ -181,8 +181,7 @@ func shapeSettings() []Setting {
 		{Env: "QUEEN_S3_LAYOUT", Scope: PerSink, Kind: Choice, Default: "merged", Noun: "layout",
 			Options: []Option{
 				{Value: "merged", Means: "is one object a window"},
-				{Value: "per-partition", Aliases: []string{"per_partition", "perpartition"}, Means: "is one object a partition and window",
-					Absent: "this build writes merged only"}},
+				{Value: "per-partition", Aliases: []string{"per_partition", "perpartition"}, Means: "is one object a partition and window"}},
 			Purpose: "how a window is spread over objects", into: func(c *Config) any { return &c.Sink.Layout }},
 		{Env: "QUEEN_S3_ALIGN", Scope: PerSink, Kind: Choice, Default: "hour", Noun: "alignment",
 			Options: []Option{

@@ -20,33 +20,37 @@ func crashEnv(s3 string) harness.Env {
 		"QUEEN_S3_DISCOVERY_INTERVAL_MS", "50", "QUEEN_S3_LEASE_TTL_MS", "2000")
 }
 
-// TestCrashPoints pushes with the sink off, stops, and lets copies of that data folder be mirrored: one run clean, one for each crash
+// TestCrashPoints pushes with the sink off, stops, and lets copies of that data folder be mirrored: for each layout one run clean, one for each crash
 // point that aborts the broker there and is started again. Every run must leave the same objects under the same keys.
 func TestCrashPoints(t *testing.T) {
 	origin := filepath.Join(t.TempDir(), "data")
 	fill(t, origin, 60)
-	clean := t.TempDir()
-	want := mirror(t, origin, clean, "", nil)
-	if want.puts == 0 {
-		t.Fatal("the proxy saw no upload of window 1 in the clean run: the test would see nothing")
-	}
-	if len(want.data) < 2 {
-		t.Fatalf("clean run made %d windows; the test needs two or more", len(want.data))
+	spread := []string{"QUEEN_S3_LAYOUT", "per-partition"}
+	wants := map[string]result{"merged": mirror(t, origin, t.TempDir(), "", nil), "per-partition": mirror(t, origin, t.TempDir(), "", spread)}
+	for layout, want := range wants {
+		if want.puts == 0 {
+			t.Fatalf("the proxy saw no upload of window 1 in the clean run of %s: the test would see nothing", layout)
+		}
+		if n := len(want.data); n < map[string]int{"merged": 2, "per-partition": 6}[layout] {
+			t.Fatalf("clean run of %s made %d objects; the test needs two windows or more", layout, n)
+		}
 	}
 	for _, c := range []struct {
-		point string
-		multi bool
+		point, layout string
+		multi         bool
 	}{
-		{"after_intent", false}, {"mid_upload", false}, {"mid_upload", true}, {"after_upload", false}, {"before_commit", false}, {"after_commit", false},
+		{"after_intent", "merged", false}, {"mid_upload", "merged", false}, {"mid_upload", "merged", true}, {"after_upload", "merged", false},
+		{"before_commit", "merged", false}, {"after_commit", "merged", false},
+		{"mid_upload", "per-partition", false}, {"mid_upload", "per-partition", true}, {"after_upload", "per-partition", false},
 	} {
-		name := c.point
-		var more []string
+		name := c.point + "-" + c.layout
+		more := []string{"QUEEN_S3_LAYOUT", c.layout}
 		if c.multi {
 			name += "-multipart"
-			more = []string{"QUEEN_S3_MULTIPART_THRESHOLD_MB", "5"}
+			more = append(more, "QUEEN_S3_MULTIPART_THRESHOLD_MB", "5")
 		}
 		t.Run(name, func(t *testing.T) {
-			got := mirror(t, origin, t.TempDir(), c.point, more)
+			got, want := mirror(t, origin, t.TempDir(), c.point, more), wants[c.layout]
 			if !maps.Equal(got.data, want.data) {
 				t.Errorf("objects differ from the clean run:\n got %v\nwant %v", got.data, want.data)
 			}
