@@ -55,8 +55,26 @@ func (b *Broker) flushLoop(ctx context.Context) {
 				b.fatal(fmt.Errorf("flush: %w", err))
 			}
 		}
+		if b.failure.Load() == nil && ticked {
+			if err := b.reclaim(); err != nil {
+				b.fatal(fmt.Errorf("remove files of records that are gone: %w", err))
+			}
+		}
 		b.trySnapshot(ticked)
 	}
+}
+
+// reclaim removes files of records that retention or a delete took, one round after nothing refers to them any more: whoever looked them up
+// before that can read them in peace. No snapshot is taken meanwhile, which would miss them.
+func (b *Broker) reclaim() error {
+	b.snaps.mu.Lock()
+	defer b.snaps.mu.Unlock()
+	if err := b.segs.Remove(b.gone); err != nil {
+		return err
+	}
+	gone, err := b.state.Reclaim()
+	b.gone = gone
+	return err
 }
 
 // flush makes the state durable, and what the raft log does not sync with each entry.

@@ -250,7 +250,7 @@ func list(t *testing.T, b *Broker) *everything {
 	var text strings.Builder
 	seed, _ := b.State().Seed()
 	fmt.Fprintf(&text, "seed %x\n", seed)
-	for _, info := range b.Queues(stages.DefaultTenant).List() {
+	for _, info := range b.Queues(stages.DefaultTenant, "lake").List() {
 		if err := l.queue(ctx, &text, b, seed, info.ID); err != nil {
 			t.Fatal(err)
 		}

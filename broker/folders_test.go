@@ -165,7 +165,7 @@ func duplicates(t *testing.T, b *Broker, l *everything) {
 // windowOpen lists the window whose intent the folder holds.
 func windowOpen(t *testing.T, b *Broker, l *everything) {
 	t.Helper()
-	q, ok := b.Queues(stages.DefaultTenant).Find(folderQueue)
+	q, ok := b.Queues(stages.DefaultTenant, "lake").Find(folderQueue)
 	if !ok {
 		t.Fatalf("no queue %q", folderQueue)
 	}

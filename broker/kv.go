@@ -9,11 +9,12 @@ import (
 
 	"queen/broker/command"
 	"queen/broker/kv"
+	"queen/broker/state"
 	"queen/stages"
 )
 
 // sinkNamespace is the KV namespace that the sink's rows are in.
-const sinkNamespace = "queen-s3"
+const sinkNamespace = state.SinkNamespace
 
 // documents is the sink's KV: each batch is one command of the log, also when it only reads.
 type documents struct {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 
+	"queen/broker/retention"
 	"queen/broker/segment"
 	"queen/broker/state"
 	"queen/stages"
@@ -51,15 +52,18 @@ func (l *log) Moved(ctx context.Context, since stages.Micros) (moved []stages.Qu
 	return moved, safe, err
 }
 
-// Headers yields the appends with from <= TS < before in stamp order.
+// Headers yields the appends with from <= TS < before in stamp order, without those that were removed.
 func (l *log) Headers(ctx context.Context, queue stages.QueueID, from, before stages.Micros) iter.Seq2[stages.Header, error] {
 	return func(yield func(stages.Header, error) bool) {
 		var view segment.View
+		var live []retention.Span
 		err := l.state.Read(func(r *state.Reader) error {
 			if _, err := l.queue(r, queue); err != nil {
 				return err
 			}
-			view = r.Segments(queue)
+			if !r.IsHidden(queue) { // else only a window that is open already is there to be listed
+				view, live = r.Segments(queue), r.Removed(queue).Live(from, before)
+			}
 			return nil
 		})
 		if err != nil {
@@ -67,12 +71,14 @@ func (l *log) Headers(ctx context.Context, queue stages.QueueID, from, before st
 			return
 		}
 		n := 0
-		for h, err := range view.Headers(from, before) {
-			if n++; err == nil && n%ctxEvery == 0 {
-				err = ctx.Err()
-			}
-			if !yield(h, err) || err != nil {
-				return
+		for _, span := range live {
+			for h, err := range view.Headers(span.From, span.To) {
+				if n++; err == nil && n%ctxEvery == 0 {
+					err = ctx.Err()
+				}
+				if !yield(h, err) || err != nil {
+					return
+				}
 			}
 		}
 	}
@@ -102,6 +108,8 @@ func (l *log) Listing(ctx context.Context, queue stages.QueueID, sink string, k 
 func (l *log) list(ctx context.Context, queue stages.QueueID, sink string, k uint64) (stages.Listing, error) {
 	var view segment.View
 	var start, end stages.Micros
+	var live []retention.Span
+	var lost []stages.Range
 	err := l.state.Read(func(r *state.Reader) error {
 		row, err := l.queue(r, queue)
 		if err != nil {
@@ -111,17 +119,21 @@ func (l *log) list(ctx context.Context, queue stages.QueueID, sink string, k uin
 			doc, _, err := r.Document(l.tenant, sinkNamespace, key)
 			return doc.Value, err
 		}, "s3:"+sink+":"+stages.Esc(row.Name)+":", k)
-		view = r.Segments(queue)
+		if err != nil {
+			return err
+		}
+		view, live = r.Segments(queue), r.Removed(queue).Live(start, end)
+		lost, err = r.Lost(l.tenant, sink, row.Name, start, end)
 		return err
 	})
 	if err != nil {
 		return stages.Listing{}, err
 	}
-	list, err := view.List(ctx, start, end)
+	list, err := view.ListOf(ctx, live)
 	if err != nil {
 		return stages.Listing{}, err
 	}
-	list.K, list.Start, list.End = k, start, end
+	list.K, list.Start, list.End, list.Lost = k, start, end, lost
 	return list, l.name(queue, list.Parts)
 }
 

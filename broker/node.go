@@ -76,12 +76,13 @@ type Broker struct {
 	store raftnode.Store // the raft log, until node has it
 	node  *raftnode.Node
 	snaps snapshots
+	gone  []segment.Gone // files that the next reclaim removes; guarded by snaps.mu
 
 	wake    chan struct{}         // told by the machine when much was applied
 	full    atomic.Bool           // the disk has less than its reserve left
 	failure atomic.Pointer[error] // the first fatal error
 
-	stop  context.CancelFunc // of the flush loop
+	stop  context.CancelFunc // of the loops
 	loop  sync.WaitGroup
 	close sync.Once
 	err   error // of Close
@@ -148,6 +149,7 @@ func (b *Broker) open(ctx context.Context) error {
 	loop, stop := context.WithCancel(context.Background())
 	b.stop = stop
 	b.loop.Go(func() { b.flushLoop(loop) })
+	b.loop.Go(func() { b.retainLoop(loop) })
 	return nil
 }
 
@@ -211,7 +213,11 @@ func (b *Broker) Propose(ctx context.Context, kind command.Kind, body []byte) (a
 	case kind == command.KindPush && b.full.Load():
 		return nil, raftnode.ErrDiskFull
 	}
-	return b.node.Propose(ctx, kind, body)
+	answer, err := b.node.Propose(ctx, kind, body)
+	if err == nil {
+		b.sayLost(answer)
+	}
+	return answer, err
 }
 
 // State is the applied state of this node.
@@ -242,10 +248,10 @@ func (b *Broker) KV(tenant string) stages.KV {
 	return &documents{propose: b.Propose, tenant: id, bad: err}
 }
 
-// Queues finds the queues of one tenant. The broker must be open.
-func (b *Broker) Queues(tenant string) stages.Queues {
+// Queues finds the queues of one tenant for one sink. The broker must be open.
+func (b *Broker) Queues(tenant, sink string) stages.Queues {
 	id, err := tenantID(tenant)
-	return &queues{state: b.state, tenant: id, bad: err}
+	return &queues{state: b.state, tenant: id, sink: sink, bad: err}
 }
 
 // tenantID reads a tenant's UUID. A name that is none has no queues and no documents.

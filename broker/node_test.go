@@ -137,7 +137,7 @@ func feed(t *testing.T) fed {
 	t.Helper()
 	b := start(t, options(t, t.TempDir()))
 	f := fed{Broker: b, log: b.Log(stages.DefaultTenant)}
-	queues := b.Queues(stages.DefaultTenant)
+	queues := b.Queues(stages.DefaultTenant, "lake")
 	if _, ok := queues.Find("a/b"); ok {
 		t.Error("found a queue that does not exist")
 	}
@@ -244,12 +244,12 @@ func headers(t *testing.T, log stages.Log, q stages.QueueID, from, before stages
 func TestOtherTenantsSeeNothing(t *testing.T) {
 	b := start(t, options(t, t.TempDir()))
 	mustPush(t, b, "orders", "p", 0, 1)
-	mine, _ := b.Queues(stages.DefaultTenant).Find("orders")
+	mine, _ := b.Queues(stages.DefaultTenant, "lake").Find("orders")
 	for _, tenant := range []string{"00000000-0000-0000-0000-000000000002", "no uuid"} {
-		if list := b.Queues(tenant).List(); len(list) != 0 {
+		if list := b.Queues(tenant, "lake").List(); len(list) != 0 {
 			t.Errorf("%s: queues %v", tenant, list)
 		}
-		if _, ok := b.Queues(tenant).Find("orders"); ok {
+		if _, ok := b.Queues(tenant, "lake").Find("orders"); ok {
 			t.Errorf("%s: found a queue", tenant)
 		}
 		log := b.Log(tenant)

@@ -247,7 +247,7 @@ func readAll(ctx context.Context, b *Broker) (map[uint64]acked, error) {
 	kept := make(map[uint64]acked)
 	stamps := make(map[stages.Micros]bool)
 	log := b.Log(stages.DefaultTenant)
-	for _, q := range b.Queues(stages.DefaultTenant).List() {
+	for _, q := range b.Queues(stages.DefaultTenant, "lake").List() {
 		var hs []stages.Header
 		for h, err := range log.Headers(ctx, q.ID, stages.Beginning, 1<<62) {
 			if err != nil {

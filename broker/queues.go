@@ -5,22 +5,30 @@ import (
 	"queen/stages"
 )
 
-// queues finds queues of one tenant in the applied state.
+// queues finds queues of one tenant in the applied state, for one sink.
 type queues struct {
 	state  *state.State
 	tenant [16]byte
+	sink   string
 	bad    error // the tenant's name is no UUID: it has no queues
 }
 
 var _ stages.Queues = (*queues)(nil)
 
-// Find returns the queue with this name.
+// Find returns the queue with this name. One that was deleted while a window of this sink was open comes first, until that window is real: it
+// has to be finished before the sink goes on with whatever has the name now.
 func (q *queues) Find(name string) (found stages.QueueInfo, ok bool) {
 	if q.bad != nil {
 		return found, false
 	}
 	err := q.state.Read(func(r *state.Reader) error {
-		row, is := r.Queue(q.tenant, name)
+		row, is, err := r.Hidden(q.tenant, q.sink, name)
+		if err != nil {
+			return err
+		}
+		if !is {
+			row, is = r.Queue(q.tenant, name)
+		}
 		if is {
 			found, ok = stages.QueueInfo{ID: row.ID, Name: row.Name, Partitions: r.PartitionCount(row.ID)}, true
 		}

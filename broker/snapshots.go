@@ -10,7 +10,7 @@ import (
 
 const (
 	snapshotBytes = 512 << 20 // of full files of the raft log, after which a snapshot takes their place
-	pinnedBytes   = 1 << 30   // of files of the state that only the snapshot keeps, after which a new one lets go of them
+	pinnedBytes   = 1 << 30   // of files that only the snapshot keeps, after which a new one lets go of them
 	snapshotPause = 12        // ticks (flushEvery) until a snapshot that could not be taken is tried again
 )
 
@@ -39,7 +39,7 @@ func (b *Broker) snapshotDue(tick bool) (bool, error) {
 	if b.snaps.newest == nil || !tick {
 		return false, nil
 	}
-	pinned, err := b.snaps.newest.Pinned(b.disk, filepath.Join(b.o.Dir, stateDir))
+	pinned, err := b.snaps.newest.Pinned(b.disk, filepath.Join(b.o.Dir, stateDir), filepath.Join(b.o.Dir, segmentsDir))
 	return pinned >= pinnedBytes, err
 }
 

@@ -17,7 +17,7 @@ func TestWindowsTile(t *testing.T) {
 	for n := range 12 {
 		f.stamps = append(f.stamps, mustPush(t, b, "a/b", "p", uint64(n), 1).Stamp)
 	}
-	f.queue, _ = b.Queues(stages.DefaultTenant).Find("a/b")
+	f.queue, _ = b.Queues(stages.DefaultTenant, "lake").Find("a/b")
 	f.put(t, "start", `{"start":"earliest"}`)
 	listed := map[stages.Micros]int{}
 	ends := []stages.Micros{f.stamps[3], f.stamps[5] + 1, f.stamps[9], f.stamps[11] + 1}

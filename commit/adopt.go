@@ -27,17 +27,34 @@ func (g *Ledger) Adopt(ctx context.Context, latest bool) (Position, error) {
 		if latest {
 			at = g.store().Log.Safe()
 		}
-		value, err := stages.MarshalRow(stages.StartAt(at))
-		if err != nil {
-			return Position{}, err
-		}
 		// Behind the fence and at version 0: two nodes cannot both decide it.
-		if landed, err := g.write(ctx, "start", start, value); !landed || err != nil {
+		if r.targets[start], err = g.writeStart(ctx, at); err != nil {
 			return Position{}, err
 		}
-		r.targets[start] = stages.Row{Key: g.key(start), Value: value, Version: 1}
 	}
-	return g.position(r)
+	p, err := g.position(r)
+	if err != nil {
+		return Position{}, err
+	}
+	if at, err := stages.ParseStart(r.targets[start].Value); err == nil && stages.ParseWait(r.targets[start].Value) != g.store().Wait {
+		if _, err := g.writeStart(ctx, at); err != nil {
+			return Position{}, err
+		}
+	}
+	return p, nil
+}
+
+// writeStart writes the start row: where the queue starts, which stays as it was decided, and how long retention waits for this sink, which
+// follows the settings.
+func (g *Ledger) writeStart(ctx context.Context, at stages.Micros) (stages.Row, error) {
+	value, err := stages.MarshalRow(stages.StartAt(at, g.store().Wait))
+	if err != nil {
+		return stages.Row{}, err
+	}
+	if _, err := g.write(ctx, "start", start, value); err != nil {
+		return stages.Row{}, err
+	}
+	return stages.Row{Key: g.key(start), Value: value, Version: 1}, nil
 }
 
 func (g *Ledger) adoptRows(ctx context.Context) (rows, error) {

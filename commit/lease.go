@@ -46,6 +46,7 @@ type Store struct {
 	Instance string        // name of this node; survives a restart
 	TTL      time.Duration // of a lease; whole seconds are counted, at least one
 	Backoff  Backoff       // of writes that are tried again
+	Wait     stages.Micros // how long retention of every kind waits for this sink past a record's deadline (contract S10)
 }
 
 // NewLease returns a handle that holds nothing yet. incarnation is 16 hex digits, new for each handle.

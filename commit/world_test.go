@@ -23,7 +23,7 @@ func (w *world) process(t *testing.T, d *datadriven.TestData) *proc {
 	d.MaybeScanArgs(t, "encoder", &encoder)
 	p := &proc{w: w, pins: commit.Pins{Format: "jsonl", Compression: "zstd", Level: 3, Layout: "merged",
 		Align: "hour", Prefix: "queen", Bucket: "b", Endpoint: "http://s3", Writer: "w1", Encoder: encoder}}
-	p.lease = commit.NewLease(&commit.Store{KV: w.kv, Log: w, Now: time.Now, Sink: "default", Instance: instance, TTL: 30*time.Second + 500*time.Millisecond,
+	p.lease = commit.NewLease(&commit.Store{KV: w.kv, Log: w, Now: time.Now, Sink: "default", Wait: stages.DefaultWait, Instance: instance, TTL: 30*time.Second + 500*time.Millisecond,
 		Backoff: commit.Backoff{First: time.Second, Max: time.Minute, Jitter: func() float64 { return 0.5 }}}, commit.NewKeys("default", "q"), incarnation)
 	p.ledger = commit.NewLedger(p.lease, stages.QueueInfo{ID: queueID, Name: "q"}, w)
 	return p

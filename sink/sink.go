@@ -100,7 +100,9 @@ func New(o Options) (*Sink, error) {
 		nudged: make(chan struct{}, 1), draining: make(chan struct{}), ended: make(chan struct{}),
 		jitters: mathrand.New(mathrand.NewPCG(binary.LittleEndian.Uint64(seed[:8]), binary.LittleEndian.Uint64(seed[8:])))}
 	s.backoff = commit.Backoff{First: time.Second, Max: time.Minute, Jitter: s.random, Hurry: s.draining}
-	s.store = &commit.Store{KV: o.KV, Log: o.Log, Now: o.Now, Sink: s.cfg.Name, Instance: s.cfg.Instance, TTL: s.cfg.LeaseTTL, Backoff: s.backoff}
+	s.store = &commit.Store{KV: o.KV, Log: o.Log, Now: o.Now, Sink: s.cfg.Name, Instance: s.cfg.Instance, TTL: s.cfg.LeaseTTL, Backoff: s.backoff,
+		// as long as a sink that keeps up can take
+		Wait: stages.Micros(0).Add(2*s.cfg.MaxWindow + s.cfg.SafeGuard + time.Minute)}
 	if s.shared = o.Shared; s.shared == nil {
 		s.shared = NewShared(SharedOptions{Memory: s.cfg.MemoryBytes, Threads: s.cfg.Threads})
 	}

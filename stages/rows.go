@@ -108,14 +108,30 @@ func ParseIntent(value []byte) (Intent, error) {
 type Start struct {
 	Start string  `json:"start"` // earliest or latest
 	T     *Micros `json:"t,omitempty"`
+	// Wait is how long retention of every kind waits for this sink past a record's deadline (contract S10), microseconds. It follows the
+	// settings of who owns the queue.
+	Wait Micros `json:"wait"`
 }
 
+// DefaultWait counts for a row without a wait, as an earlier build wrote it: two windows, the guard and a minute under default settings.
+const DefaultWait = Micros((2*300 + 5 + 60) * 1_000_000)
+
 // StartAt is the row of a queue that is read from t on, Beginning for all that there is.
-func StartAt(t Micros) Start {
+func StartAt(t, wait Micros) Start {
 	if t == Beginning {
-		return Start{Start: "earliest"}
+		return Start{Start: "earliest", Wait: wait}
 	}
-	return Start{Start: "latest", T: &t}
+	return Start{Start: "latest", T: &t, Wait: wait}
+}
+
+// ParseWait reads how long retention waits from a start row.
+func ParseWait(value []byte) Micros {
+	members, err := object(value)
+	wait := DefaultWait
+	if err != nil || need(members, "wait", &wait) != nil || wait < 0 {
+		return DefaultWait
+	}
+	return wait
 }
 
 // ParseStart reads a start row and returns where the queue starts: Beginning under earliest, the row's stamp under latest.

@@ -107,7 +107,7 @@ func TestRowsRoundTrip(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, in)
 	}
 	for _, at := range []stages.Micros{stages.Beginning, 0, 17} {
-		if text, err = stages.MarshalRow(stages.StartAt(at)); err != nil {
+		if text, err = stages.MarshalRow(stages.StartAt(at, 7)); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := stages.ParseStart(text); err != nil || got != at {
@@ -138,7 +138,7 @@ func FuzzRows(f *testing.F) {
 			}
 		}
 		if at, err := stages.ParseStart(text); err == nil {
-			row, err := stages.MarshalRow(stages.StartAt(at))
+			row, err := stages.MarshalRow(stages.StartAt(at, 7))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -43,7 +43,7 @@ func Load(ctx context.Context, dir string, manifests []*upload.Manifest) (window
 }
 
 func load(ctx context.Context, b *broker.Broker, m *upload.Manifest, from stages.Micros) (*Window, error) {
-	info, ok := b.Queues(m.Tenant).Find(m.Queue)
+	info, ok := b.Queues(m.Tenant, m.Sink).Find(m.Queue)
 	if !ok {
 		return nil, fmt.Errorf("no queue %q", m.Queue)
 	}

@@ -21,10 +21,9 @@ func TestIdleOptionsAreSaid(t *testing.T) {
 		`{"minPopWaitTime":-5}`:      nil, // clamped to the default
 		`{"encryptionEnabled":true}`: {"encryptionEnabled: stored; has no effect in this version: payloads are stored unencrypted"},
 		`{"retentionEnabled":true,"retentionSeconds":60,"completedRetentionSeconds":5,"maxWaitTimeSeconds":7}`: {
-			"retentionEnabled: stored; has no effect in this version", "retentionSeconds: stored; has no effect in this version",
-			"completedRetentionSeconds: stored; has no effect in this version", "maxWaitTimeSeconds: stored; has no effect in this version"},
+			"completedRetentionSeconds: stored; has no effect in this version"},
 		`{"retentionSinkHold":"lake","leaseTime":30}`: {
-			"leaseTime: stored; has no effect in this version", "retentionSinkHold: stored; has no effect in this version"},
+			"leaseTime: stored; has no effect in this version"},
 	} {
 		var lines bytes.Buffer
 		f := newFixture(t, func(o *Options) { o.Log = zerolog.New(&lines) })

@@ -45,6 +45,7 @@ func Routes() []Route {
 		{"POST", "/api/v1/configure", ReadWrite, engine, (*server).configure},
 		{"GET", "/api/v1/resources/queues", ReadOnly, engine, (*server).queues},
 		{"GET", "/api/v1/resources/queues/:queue", ReadOnly, plain, (*server).queue},
+		{"DELETE", "/api/v1/resources/queues/:queue", Admin, plain, (*server).deleteQueue},
 		{"GET", "/health", Public, engine, (*server).health},
 		{"GET", "/status", ReadOnly, engine, (*server).status},
 		{"GET", "/metrics", Public, engine, (*server).figures},

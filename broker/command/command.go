@@ -26,6 +26,8 @@ const (
 	KindPush      Kind = 3 // body: Push
 	KindKV        Kind = 4 // body: KV
 	KindConfigure Kind = 5 // body: Configure
+	KindRetain    Kind = 6 // body: Retain
+	KindDelete    Kind = 7 // body: Delete
 )
 
 // Sizes, in bytes.
@@ -67,6 +69,10 @@ func (k Kind) String() string {
 		return "kv"
 	case KindConfigure:
 		return "configure"
+	case KindRetain:
+		return "retain"
+	case KindDelete:
+		return "delete"
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }
@@ -127,7 +133,7 @@ func decodeOne(b []byte) (Command, int, error) {
 	}
 	c := Command{Kind: Kind(b[1]), Time: stages.Micros(binary.BigEndian.Uint64(b[8:])), Body: body}
 	copy(c.Request[:], b[16:])
-	if c.Kind < KindFound || c.Kind > KindConfigure {
+	if c.Kind < KindFound || c.Kind > KindDelete {
 		return Command{}, 0, fmt.Errorf("%v: %w", c.Kind, ErrVersion)
 	}
 	if flags := binary.BigEndian.Uint16(b[2:]); flags != 0 {

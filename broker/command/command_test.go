@@ -68,6 +68,19 @@ func exampleConfigure() command.Configure {
 	}
 }
 
+func exampleRetain() command.Retain {
+	return command.Retain{Most: 300, Queues: []stages.QueueID{7, 1 << 40}}
+}
+
+func queueIDs(n int) (ids []stages.QueueID) {
+	for i := range n {
+		ids = append(ids, stages.QueueID(i+1))
+	}
+	return ids
+}
+
+func exampleDelete() command.Delete { return command.Delete{Tenant: id(4), Queue: "orders"} }
+
 func exampleEntry() []byte {
 	entry := command.AppendEntry(nil)
 	seed := id(9)
@@ -77,6 +90,8 @@ func exampleEntry() []byte {
 		{Kind: command.KindPush, Body: examplePush().Append(nil)},
 		{Kind: command.KindKV, Body: exampleKV().Append(nil)},
 		{Kind: command.KindConfigure, Body: exampleConfigure().Append(nil)},
+		{Kind: command.KindRetain, Body: exampleRetain().Append(nil)},
+		{Kind: command.KindDelete, Body: exampleDelete().Append(nil)},
 	} {
 		c.Time, c.Request = stages.Micros(1_760_000_000_000_000+i), id(byte(i))
 		entry = command.AppendCommand(entry, c)
@@ -122,7 +137,7 @@ func TestRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(commands) != 5 || commands[4].Time != 1_760_000_000_000_004 || commands[4].Request != id(4) {
+	if len(commands) != 7 || commands[4].Time != 1_760_000_000_000_004 || commands[4].Request != id(4) {
 		t.Fatalf("commands %+v", commands)
 	}
 	seed, err := command.DecodeFound(commands[0].Body)
@@ -140,6 +155,13 @@ func TestRoundTrip(t *testing.T) {
 	configure, err := command.DecodeConfigure(commands[4].Body)
 	if diff := cmp.Diff(exampleConfigure(), configure); diff != "" || err != nil {
 		t.Errorf("configure: %v\n%s", err, diff)
+	}
+	retain, err := command.DecodeRetain(commands[5].Body)
+	if diff := cmp.Diff(exampleRetain(), retain); diff != "" || err != nil {
+		t.Errorf("retain: %v\n%s", err, diff)
+	}
+	if got, err := command.DecodeDelete(commands[6].Body); got != exampleDelete() || err != nil {
+		t.Errorf("delete: %+v, %v", got, err)
 	}
 }
 
@@ -178,7 +200,7 @@ func TestUnknown(t *testing.T) {
 		"entry version":   {2},
 		"command version": reseal(func(h []byte) { h[0] = 2 }),
 		"kind 0":          reseal(func(h []byte) { h[1] = 0 }),
-		"kind 6":          reseal(func(h []byte) { h[1] = 6 }),
+		"kind 8":          reseal(func(h []byte) { h[1] = 8 }),
 		"flags":           reseal(func(h []byte) { h[3] = 1 }),
 	} {
 		if _, err := command.Decode(entry); !errors.Is(err, command.ErrVersion) {
@@ -212,6 +234,8 @@ func TestRefusedBodies(t *testing.T) {
 	}
 	decodePush := func(b []byte) error { _, err := command.DecodePush(b); return err }
 	decodeKV := func(b []byte) error { _, err := command.DecodeKV(b); return err }
+	decodeRetain := func(b []byte) error { _, err := command.DecodeRetain(b); return err }
+	decodeDelete := func(b []byte) error { _, err := command.DecodeDelete(b); return err }
 	decodeConfigure := func(b []byte) error { _, err := command.DecodeConfigure(b); return err }
 	for name, tc := range map[string]struct {
 		decode func([]byte) error
@@ -240,6 +264,13 @@ func TestRefusedBodies(t *testing.T) {
 		"configure: type":             {decodeConfigure, configure(command.Option{Number: 1, Type: command.TypeBool})},
 		"configure: mode":             {decodeConfigure, command.Configure{Mode: 2}.Append(nil)},
 		"configure: left over":        {decodeConfigure, append(exampleConfigure().Append(nil), 0)},
+		"retain: no queue":            {decodeRetain, command.Retain{Most: 1}.Append(nil)},
+		"retain: nothing":             {decodeRetain, command.Retain{Queues: []stages.QueueID{1}}.Append(nil)},
+		"retain: order":               {decodeRetain, command.Retain{Most: 1, Queues: []stages.QueueID{2, 2}}.Append(nil)},
+		"retain: too many":            {decodeRetain, command.Retain{Most: 1, Queues: queueIDs(command.MaxRetain + 1)}.Append(nil)},
+		"retain: left over":           {decodeRetain, append(exampleRetain().Append(nil), 0)},
+		"delete: left over":           {decodeDelete, append(exampleDelete().Append(nil), 0)},
+		"delete: short":               {decodeDelete, make([]byte, 15)},
 	} {
 		if err := tc.decode(tc.body); !errors.Is(err, wire.ErrMalformed) {
 			t.Errorf("%s: %v, want ErrMalformed", name, err)

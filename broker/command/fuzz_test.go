@@ -74,10 +74,12 @@ func FuzzBodies(f *testing.F) {
 	f.Add(byte(0), examplePush().Append(nil))
 	f.Add(byte(1), exampleKV().Append(nil))
 	f.Add(byte(2), exampleConfigure().Append(nil))
+	f.Add(byte(3), exampleRetain().Append(nil))
+	f.Add(byte(4), exampleDelete().Append(nil))
 	f.Fuzz(func(t *testing.T, kind byte, body []byte) {
 		again := body
 		hostile.Bounded(t, len(body), 64, func() {
-			switch kind % 3 {
+			switch kind % 5 {
 			case 0:
 				if p, err := command.DecodePush(body); err == nil {
 					again = p.Append(nil)
@@ -89,6 +91,14 @@ func FuzzBodies(f *testing.F) {
 			case 2:
 				if c, err := command.DecodeConfigure(body); err == nil {
 					again = c.Append(nil)
+				}
+			case 3:
+				if r, err := command.DecodeRetain(body); err == nil {
+					again = r.Append(nil)
+				}
+			case 4:
+				if d, err := command.DecodeDelete(body); err == nil {
+					again = d.Append(nil)
 				}
 			}
 		})

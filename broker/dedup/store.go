@@ -71,6 +71,21 @@ func (x *Index) Store(tx Tx) error {
 	return nil
 }
 
+// Drop removes all ids of a queue that is deleted.
+func (x *Index) Drop(tx Tx) error {
+	for _, table := range []byte{tableGroup, tableSingle} {
+		if err := tx.DeleteRange(bucketKey(table, x.queue, 0), bucketKey(table, x.queue+1, 0)); err != nil {
+			return fmt.Errorf("drop ids of queue %d: %w", x.queue, err)
+		}
+	}
+	for i := range x.buckets {
+		x.buckets[i].release(x.shared)
+	}
+	x.shared.recent -= len(x.recent.entries)
+	x.buckets, x.recent, x.begun = nil, recent{}, false
+	return nil
+}
+
 // keepEntries is how many ids a queue must have had in RAM to keep their memory: it is so busy that it needs it again at once. Few
 // queues can be.
 const keepEntries = 16 << 10

@@ -188,6 +188,16 @@ func Find(tx getter, tenant [16]byte, now, led stages.Micros, ns, key string) (R
 	return d.shown(key, now, led), true, nil
 }
 
+// NextKey returns the first key of a namespace at or above another, of a document that is live or not.
+func NextKey(tx scanner, tenant [16]byte, ns, from string) (next string, ok bool, err error) {
+	base := documentKey(tenant, ns, "")
+	err = tx.Scan(documentKey(tenant, ns, from), prefixEnd(base), func(key, _ []byte) bool {
+		next, ok = string(key[len(base):]), true
+		return false
+	})
+	return next, ok, err
+}
+
 // List returns up to limit live documents whose keys begin with a prefix, in byte order; more says that there are others.
 func List(tx scanner, tenant [16]byte, now, led stages.Micros, ns, prefix string, limit int) (rows []Row, more bool, err error) {
 	r := Result{}

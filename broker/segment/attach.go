@@ -27,6 +27,7 @@ type attachment struct {
 	s        *Store
 	q        *queueLog
 	to       Tail
+	dropped  Dropped
 	segments map[uint32]int64 // number -> length of the .seg file
 	indexes  map[uint32]bool
 	temps    []string  // names of temporary files
@@ -41,11 +42,11 @@ type lost struct {
 	end int64 // of its frames
 }
 
-// Attach takes over the files of a queue at boot: `to` is what the state stores. Files may hold more, which Settle removes from
-// the disk for good, but not less (ErrShort). Damage below the tail in anything that is scanned, and a tail that is not the
+// Attach takes over the files of a queue at boot: `to` and `dropped` are what the state stores. Files may hold more, which Settle removes from
+// the disk for good, and so may segments that were dropped; but not less (ErrShort). Damage below the tail in anything that is scanned, and a tail that is not the
 // end of a frame, wraps stages.ErrDamaged and names file and place. Nothing on the disk is changed. Between Attach and Settle
 // the queue's last stamp can be read, and nothing else.
-func (s *Store) Attach(queue stages.QueueID, to Tail) error {
+func (s *Store) Attach(queue stages.QueueID, to Tail, dropped Dropped) error {
 	s.mu.Lock()
 	known, err := s.queues[queue], s.usable()
 	s.mu.Unlock()
@@ -55,14 +56,14 @@ func (s *Store) Attach(queue stages.QueueID, to Tail) error {
 	if known != nil {
 		return fmt.Errorf("attach queue %d: it is attached already", queue)
 	}
-	a := &attachment{s: s, q: s.newLog(queue), to: to, segments: make(map[uint32]int64), indexes: make(map[uint32]bool)}
+	a := &attachment{s: s, q: s.newLog(queue), to: to, dropped: dropped, segments: make(map[uint32]int64), indexes: make(map[uint32]bool)}
 	if err := a.list(); err != nil {
 		return fmt.Errorf("attach queue %d: %w", queue, err)
 	}
 	if err := a.verify(); err != nil {
 		return fmt.Errorf("attach queue %d: %w", queue, err)
 	}
-	a.q.tail = to
+	a.q.tail, a.q.dropped = to, dropped
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queues[queue] = a.q
@@ -131,6 +132,8 @@ func (a *attachment) list() error {
 		seg, ext, ok := parseName(name)
 		switch {
 		case !ok:
+		case a.dropped.Has(seg) && (ext == segmentExt || ext == indexExt):
+			a.behind = append(a.behind, name)
 		case ext == segmentExt && seg <= a.to.Seg:
 			info, err := fsys.Stat(fsys.PathJoin(dir, name))
 			if err != nil {
@@ -157,6 +160,9 @@ func (a *attachment) verify() error {
 	var work errgroup.Group
 	work.SetLimit(runtime.GOMAXPROCS(0))
 	for seg := uint32(1); seg <= a.to.Seg; seg++ {
+		if a.dropped.Has(seg) {
+			continue
+		}
 		work.Go(func() (err error) {
 			found[seg-1], err = a.look(seg)
 			return err
@@ -166,6 +172,9 @@ func (a *attachment) verify() error {
 		return err
 	}
 	for _, x := range found {
+		if x.seg == 0 { // dropped
+			continue
+		}
 		if x.first < a.q.last {
 			return damaged(a.path(segmentName(x.seg)), segmentHeaderLen, fmt.Errorf("stamp %d after %d", x.first, a.q.last))
 		}
@@ -350,7 +359,7 @@ func (a *attachment) cut() error {
 	if err := a.s.syncDir(a.q.dir); err != nil {
 		return err
 	}
-	if size := a.segments[a.to.Seg]; size > a.to.Len {
+	if size := a.segments[a.to.Seg]; size > a.to.Len && !a.dropped.Has(a.to.Seg) {
 		return a.s.truncate(a.q.dir, a.path(segmentName(a.to.Seg)), a.to.Len)
 	}
 	return nil

@@ -268,7 +268,7 @@ func TestAttachChangesNothing(t *testing.T) {
 	putFile(t, fsys, dir1+"00000001.idx.tmp", []byte("rest"))
 	before := fsys.String()
 	s = open(t, fsys, 600)
-	if err := s.Attach(1, tail); err != nil {
+	if err := s.Attach(1, tail, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.Last(1); got != want[len(want)-1].TS {

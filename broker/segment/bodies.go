@@ -167,7 +167,7 @@ func (r *reader) readTogether(x *source, appends []stages.Append, first, end int
 	if x.f == nil {
 		x.f, err = r.s.handles.acquire(x.path)
 	}
-	if errors.Is(err, fs.ErrNotExist) {
+	if err = r.s.stale(r.list.Queue, x.seg, err); errors.Is(err, fs.ErrNotExist) {
 		return damaged(x.path, off, err)
 	}
 	if err != nil {

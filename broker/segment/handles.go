@@ -26,6 +26,7 @@ type handle struct {
 	path string
 	refs int
 	used uint64
+	gone bool // the file was removed: the last release closes
 }
 
 func (h *handles) acquire(path string) (*handle, error) {
@@ -56,7 +57,7 @@ func (h *handles) release(x *handle) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	x.refs--
-	if h.shut {
+	if h.shut || x.gone {
 		if x.refs == 0 {
 			x.tryClose()
 		}
@@ -74,6 +75,20 @@ func (h *handles) release(x *handle) {
 	if oldest != nil {
 		delete(h.open, oldest.path)
 		oldest.tryClose()
+	}
+}
+
+// forget closes a file that is about to be removed, when nobody reads it any more.
+func (h *handles) forget(path string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	x := h.open[path]
+	if x == nil {
+		return
+	}
+	delete(h.open, path)
+	if x.gone = true; x.refs == 0 {
+		x.tryClose()
 	}
 }
 

@@ -81,7 +81,7 @@ func open(t testing.TB, fsys vfs.FS, seal int64) *Store {
 
 // attach is a whole boot of one queue.
 func (s *Store) attach(q stages.QueueID, to Tail) error {
-	if err := s.Attach(q, to); err != nil {
+	if err := s.Attach(q, to, nil); err != nil {
 		return err
 	}
 	return s.Settle()

@@ -18,14 +18,17 @@ type Linked struct {
 	Length int64  // bytes that belong to the log; a segment that is still appended to may be longer
 }
 
-// Link makes hard links, in a folder that exists, of the segments of an attached queue up to a tail that it had, and of their index files. It
+// Link makes hard links, in a folder that exists, of the segments of an attached queue up to a tail that it had, except those dropped by then, and of their index files. It
 // copies nothing and may run beside Append: what lies below the tail is never changed, and what lies behind it is cut off when the
 // links are used (Attach, Settle). The caller has synced what the tail names, and syncs the folder. Index files can be
 // made again, so one that is not there is left out.
-func (s *Store) Link(queue stages.QueueID, to Tail, folder string) ([]Linked, error) {
+func (s *Store) Link(queue stages.QueueID, to Tail, dropped Dropped, folder string) ([]Linked, error) {
 	var links []Linked
 	dir := s.queueDir(queue)
 	for seg := uint32(1); seg <= to.Seg; seg++ {
+		if dropped.Has(seg) {
+			continue
+		}
 		length := to.Len
 		if seg < to.Seg {
 			info, err := s.o.FS.Stat(s.o.FS.PathJoin(dir, segmentName(seg)))

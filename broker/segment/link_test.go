@@ -37,7 +37,7 @@ func TestLink(t *testing.T) {
 	if err := disk.MkdirAll("/links", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	links, err := s.Link(7, tail, "/links")
+	links, err := s.Link(7, tail, nil, "/links")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func (v View) size(seg uint32) int64 {
 	if i, ok := slices.BinarySearchFunc(v.sealed, seg, func(x *sealed, seg uint32) int { return cmp.Compare(x.seg, seg) }); ok {
 		return v.sealed[i].size
 	}
-	if seg == v.tail.Seg {
+	if seg == v.tail.Seg && len(v.entries) > 0 {
 		return v.tail.Len
 	}
 	return 0

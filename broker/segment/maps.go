@@ -21,8 +21,8 @@ const (
 // maps keeps segments mapped for readers.
 //
 // A mapping lives from the first acquire until the last release after it was closed or pushed out: a reader never sees it go. Pages that are
-// mapped belong to the kernel, which takes them back when it needs memory. Files of a store are only cut and removed in Settle, before
-// anything is mapped.
+// mapped belong to the kernel, which takes them back when it needs memory. Files of a store are only cut in Settle, before anything is mapped;
+// those that are removed later (Store.Remove) are whole as long as somebody has them mapped.
 type maps struct {
 	fs   vfs.FS
 	mu   sync.Mutex
@@ -146,6 +146,15 @@ func (m *maps) drop(x *mapping) {
 	delete(m.open, x.key)
 	if x.refs == 0 {
 		x.tryUnmap()
+	}
+}
+
+// forget unmaps a segment that is about to be removed, when nobody reads it any more.
+func (m *maps) forget(key mapKey) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if x := m.open[key]; x != nil {
+		m.drop(x)
 	}
 }
 

@@ -87,14 +87,15 @@ type Store struct {
 	buf []byte // the writer's own
 }
 
-// queueLog is the log of one queue. Slices only grow; a View holds shorter copies of them.
+// queueLog is the log of one queue. Slices only grow, or are replaced (Drop); a View holds shorter copies of them.
 type queueLog struct {
 	id      stages.QueueID
 	dir     string
 	made    bool      // dir exists
-	sealed  []*sealed // segments 1..n
-	open    bool      // segment tail.Seg takes appends
-	entries []byte    // of the open segment, one of entryLen bytes per frame, in file order
+	sealed  []*sealed // segments 1..n without those dropped
+	dropped Dropped
+	open    bool   // segment tail.Seg takes appends
+	entries []byte // of the open segment, one of entryLen bytes per frame, in file order
 	sorted  [][]uint32
 	last    stages.Micros // stamp of the last frame; stages.Beginning when there is none
 	tail    Tail

@@ -129,7 +129,8 @@ func (v View) eachPiece(x *sealed, c, end int, fn func(entries []byte) (more boo
 var errChanged = errors.New("index differs from what was verified when it was opened")
 
 func (v View) openIndex(x *sealed) (*handle, error) {
-	return v.s.handles.acquire(v.s.o.FS.PathJoin(v.dir, indexName(x.seg)))
+	f, err := v.s.handles.acquire(v.s.o.FS.PathJoin(v.dir, indexName(x.seg)))
+	return f, v.s.stale(v.queue, x.seg, err)
 }
 
 // Find returns the append of partition p that holds this offset, looking from the newest segment to the oldest.

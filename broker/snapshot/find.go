@@ -125,19 +125,32 @@ func (f File) check(disk vfs.FS, path string) error {
 	return err
 }
 
-// Pinned returns how many bytes of pebble's files live only in the snapshot: the state has written them anew since.
-func (m *Manifest) Pinned(disk vfs.FS, stateDir string) (n int64, err error) {
-	names, err := list(disk, stateDir)
-	if err != nil {
-		return 0, err
-	}
-	live := make(map[string]bool, len(names))
-	for _, name := range names {
-		live[name] = true
-	}
+// Pinned returns how many bytes of files live only in the snapshot: the state has written them anew since, or their records were removed.
+func (m *Manifest) Pinned(disk vfs.FS, stateDir, segmentsDir string) (n int64, err error) {
+	live := make(map[string]map[string]bool) // by folder
 	for _, f := range m.Files {
-		name, ok := strings.CutPrefix(f.Path, stateName+"/")
-		if ok && !f.Summed && !live[name] {
+		dir, name := stateDir, ""
+		if file, ok := strings.CutPrefix(f.Path, stateName+"/"); ok && !f.Summed {
+			name = file
+		} else if file, ok := strings.CutPrefix(f.Path, segmentsName+"/"); ok {
+			var queue string
+			queue, name, _ = strings.Cut(file, "-")
+			dir = disk.PathJoin(segmentsDir, queue)
+		}
+		if name == "" {
+			continue
+		}
+		if live[dir] == nil {
+			names, err := list(disk, dir)
+			if err != nil {
+				return 0, err
+			}
+			live[dir] = make(map[string]bool, len(names))
+			for _, name := range names {
+				live[dir][name] = true
+			}
+		}
+		if !live[dir][name] {
 			n += f.Length
 		}
 	}

@@ -90,20 +90,24 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-// TestPinned: what the state has written anew since is kept by the snapshot alone.
+// TestPinned: what the state has written anew since, or has removed, is kept by the snapshot alone.
 func TestPinned(t *testing.T) {
 	disk := vfs.NewMem()
-	if err := disk.MkdirAll("/state", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	n, err := example().Pinned(disk, "/state")
-	if n != 12345 || err != nil {
-		t.Errorf("%d, %v", n, err)
-	}
-	if err := durable.WriteFile(disk, "/state", "000008.sst", []byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	if n, err = example().Pinned(disk, "/state"); n != 0 || err != nil {
-		t.Errorf("%d, %v", n, err)
+	want := int64(12345 + 136 + 67108990)
+	for _, f := range []struct {
+		dir, name string
+		length    int64
+	}{{"/state", "other.sst", 0}, {"/state", "000008.sst", 12345}, {"/segments/0000000000000001", "00000001.idx", 136},
+		{"/segments/0000000000000001", "00000001.seg", 67108990}} {
+		if err := disk.MkdirAll(f.dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := durable.WriteFile(disk, f.dir, f.name, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		want -= f.length
+		if n, err := example().Pinned(disk, "/state", "/segments"); n != want || err != nil {
+			t.Errorf("with %s: %d, %v, want %d", f.name, n, err, want)
+		}
 	}
 }

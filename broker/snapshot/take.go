@@ -96,7 +96,7 @@ func (s Source) begin() error {
 func (s Source) linkSegments(dir string, tails []state.QueueTail, m *Manifest) error {
 	folder := s.FS.PathJoin(dir, segmentsName)
 	for _, t := range tails {
-		links, err := s.Segments.Link(t.Queue, t.Tail, folder)
+		links, err := s.Segments.Link(t.Queue, t.Tail, t.Dropped, folder)
 		if err != nil {
 			return err
 		}

@@ -24,7 +24,7 @@ type effect interface {
 	apply(tx *transaction) (result any, err error)
 }
 
-// Apply applies the raft entry at an index and returns one result per command: *PushResult, *kv.Outcome, *QueueRow, or nil for
+// Apply applies the raft entry at an index and returns one result per command: *PushResult, *kv.Outcome, *QueueRow, *Retained, *Deleted, or nil for
 // the kinds without one. An index that is not above Applied does nothing and returns no results. Only one goroutine calls it,
 // with rising indexes. An error names the index and is final: the node has to stop.
 func (s *State) Apply(index uint64, entry []byte) ([]any, error) {
@@ -126,6 +126,12 @@ func decodeEffect(c command.Command) (effect, error) {
 	case command.KindConfigure:
 		body, err := command.DecodeConfigure(c.Body)
 		return configure{body}, err
+	case command.KindRetain:
+		body, err := command.DecodeRetain(c.Body)
+		return retain{body}, err
+	case command.KindDelete:
+		body, err := command.DecodeDelete(c.Body)
+		return deletion{body}, err
 	}
 	return nil, fmt.Errorf("%v: %w", c.Kind, command.ErrVersion)
 }
@@ -156,4 +162,6 @@ var (
 	_ effect = (*push)(nil)
 	_ effect = documents{}
 	_ effect = configure{}
+	_ effect = retain{}
+	_ effect = deletion{}
 )

@@ -21,7 +21,7 @@ import (
 // TestDeterminism: the same entries give the same rows, whenever a node flushes and however often it is opened again.
 func TestDeterminism(t *testing.T) {
 	entries := workload(11, 200)
-	dump, rows := reference(t, entries)
+	dump, rows := reference(t, entries, (*state.State).Dump)
 	n := openNode(t, vfs.NewCrashableMem(), 1)
 	rng := rand.New(rand.NewPCG(3, 3))
 	for i, e := range entries {

@@ -22,8 +22,9 @@ type Point struct {
 
 // QueueTail is the end of a queue's log as a state has it.
 type QueueTail struct {
-	Queue stages.QueueID
-	Tail  segment.Tail
+	Queue   stages.QueueID
+	Tail    segment.Tail
+	Dropped segment.Dropped // segments below it that the state does without
 }
 
 // Checkpoint makes everything durable that is applied when it is called, and then puts the rows as they are on the disk into a new folder,
@@ -85,8 +86,18 @@ func readPoint(db *pebble.DB, p *Point) error {
 			fault = fmt.Errorf("row %q: %w", key, err)
 			return false
 		}
-		p.Tails = append(p.Tails, QueueTail{stages.QueueID(binary.BigEndian.Uint64(key[1:])), tail})
-		return true
+		t := QueueTail{Queue: stages.QueueID(binary.BigEndian.Uint64(key[1:])), Tail: tail}
+		t.Dropped, fault = readDropped(db, t.Queue)
+		p.Tails = append(p.Tails, t)
+		return fault == nil
 	})
 	return errors.Join(err, fault)
+}
+
+func readDropped(db *pebble.DB, id stages.QueueID) (segment.Dropped, error) {
+	row, err := get(db, queueKey(tableDropped, id))
+	if err != nil || row == nil {
+		return nil, err
+	}
+	return decodeDropped(row)
 }

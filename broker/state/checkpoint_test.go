@@ -13,7 +13,7 @@ import (
 // it began, and the segments have what it names: with the rest of the log it becomes the state of a node that never stopped.
 func TestCheckpoint(t *testing.T) {
 	entries := workload(3, 200)
-	wantDump, wantRows := reference(t, entries)
+	wantDump, wantRows := reference(t, entries, (*state.State).Dump)
 	n := newNode(t)
 	var begin sync.WaitGroup
 	begin.Add(1)

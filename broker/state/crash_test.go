@@ -3,12 +3,14 @@ package state_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/google/go-cmp/cmp"
 
 	"queen/broker/segment"
 	"queen/broker/state"
@@ -56,34 +58,37 @@ func (c *crashes) clone() {
 // state is that of some index, and after the rest of the log it is, row for row and record for record, the state of a
 // node that never died. So is a node that dies again on the way.
 func TestCrash(t *testing.T) {
-	const n = 120
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			entries := workload(seed, n)
-			wantDump, wantRows := reference(t, entries)
-			rng := rand.New(rand.NewPCG(seed, 99))
-			c := &crashes{fs: vfs.NewCrashableMem(), rng: rand.New(rand.NewPCG(seed, 5)), every: 25}
-			runWithFlushes(t, c, entries, rng)
-			if len(c.taken) < 20 {
-				t.Fatalf("only %d crashes", len(c.taken))
-			}
-			for i, crashed := range c.taken {
-				t.Logf("crash %d of %d: durable %d, applied %d", i, len(c.taken), crashed.durable, crashed.applied)
-				last := recovered(t, crashed, entries, rng)
-				if got := last.dump(); got != wantDump {
-					t.Fatalf("readers see\n%s\nwant\n%s", got, wantDump)
-				}
-				if got, err := last.Dump(); got != wantRows || err != nil {
-					t.Fatalf("%v, rows\n%s\nwant\n%s", err, got, wantRows)
-				}
-				last.close()
-			}
+			crash1(t, seed, workload(seed, 120), (*state.State).Dump, 20, nil)
 		})
 	}
 }
 
+// crash1 runs a log with crashes.
+func crash1(t *testing.T, seed uint64, entries [][]byte, dump func(*state.State) (string, error), least int, aside func(*node)) {
+	wantDump, wantRows := reference(t, entries, dump)
+	rng := rand.New(rand.NewPCG(seed, 99))
+	c := &crashes{fs: vfs.NewCrashableMem(), rng: rand.New(rand.NewPCG(seed, 5)), every: 25}
+	runWithFlushes(t, c, entries, rng, aside)
+	if len(c.taken) < least {
+		t.Fatalf("only %d crashes", len(c.taken))
+	}
+	for i, crashed := range c.taken {
+		t.Logf("crash %d of %d: durable %d, applied %d", i, len(c.taken), crashed.durable, crashed.applied)
+		last := recovered(t, crashed, entries, rng, aside)
+		if got := last.dump(); got != wantDump {
+			t.Fatalf("readers see something else:\n%s", cmp.Diff(strings.Split(wantDump, "\n"), strings.Split(got, "\n")))
+		}
+		if got, err := dump(last.State); got != wantRows || err != nil {
+			t.Fatalf("%v, other rows:\n%s", err, cmp.Diff(strings.Split(wantRows, "\n"), strings.Split(got, "\n")))
+		}
+		last.close()
+	}
+}
+
 // reference returns what a node holds that applies all entries and never stops.
-func reference(t *testing.T, entries [][]byte) (dump, rows string) {
+func reference(t *testing.T, entries [][]byte, dumpRows func(*state.State) (string, error)) (dump, rows string) {
 	t.Helper()
 	n := newNode(t)
 	for i, e := range entries {
@@ -92,7 +97,7 @@ func reference(t *testing.T, entries [][]byte) (dump, rows string) {
 		}
 	}
 	dump = n.dump()
-	rows, err := n.Dump()
+	rows, err := dumpRows(n.State)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +106,7 @@ func reference(t *testing.T, entries [][]byte) (dump, rows string) {
 
 // runWithFlushes applies all entries on a disk that takes clones, and flushes now and then: all of it, or only the rows as pebble
 // does by itself.
-func runWithFlushes(t *testing.T, c *crashes, entries [][]byte, rng *rand.Rand) {
+func runWithFlushes(t *testing.T, c *crashes, entries [][]byte, rng *rand.Rand, aside func(*node)) {
 	t.Helper()
 	fs := errorfs.Wrap(c.fs, c)
 	segments, err := segment.Open(segment.Options{FS: fs, Dir: "segments", SealBytes: sealBytes, Generation: 1})
@@ -123,6 +128,9 @@ func runWithFlushes(t *testing.T, c *crashes, entries [][]byte, rng *rand.Rand) 
 			c.clone()
 		}
 		c.mu.Unlock()
+		if aside != nil && rng.IntN(8) == 0 {
+			aside(&node{t: t, segments: segments, State: s})
+		}
 		flush := [24]func() error{s.Flush, s.FlushRows, s.FlushRows}[rng.IntN(24)]
 		if flush == nil {
 			continue
@@ -142,7 +150,7 @@ func runWithFlushes(t *testing.T, c *crashes, entries [][]byte, rng *rand.Rand) 
 }
 
 // recovered opens a disk after a crash and applies the rest of the log; half of the time the node dies once more on the way.
-func recovered(t *testing.T, crashed crash, entries [][]byte, rng *rand.Rand) *node {
+func recovered(t *testing.T, crashed crash, entries [][]byte, rng *rand.Rand, aside func(*node)) *node {
 	t.Helper()
 	fs, durable, applied := crashed.fs, crashed.durable, crashed.applied
 	for gen := uint32(2); ; gen++ {
@@ -158,6 +166,9 @@ func recovered(t *testing.T, crashed crash, entries [][]byte, rng *rand.Rand) *n
 		for i := from; i < upTo; i++ {
 			if _, err := n.Apply(i+1, entries[i]); err != nil {
 				t.Fatal(err)
+			}
+			if aside != nil && rng.IntN(8) == 0 {
+				aside(n)
 			}
 		}
 		if !again {

@@ -16,6 +16,9 @@ func (d documents) apply(tx *transaction) (any, error) {
 		return nil, err
 	}
 	if out.Lost == nil {
+		if err := tx.pointersMoved(d.Tenant, d.Ops); err != nil {
+			return nil, err
+		}
 		for i := range d.Ops {
 			if op := &d.Ops[i]; op.Kind.Expires() && !op.Forever && op.TTL < kv.Never-m.led {
 				tx.s.expiry = min(tx.s.expiry, m.led+op.TTL) // a lower bound: it may have lost, or met a longer life

@@ -7,7 +7,6 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"queen/broker/segment"
 	"queen/stages"
 )
 
@@ -67,7 +66,7 @@ func (s *State) flushRows() error {
 // queueHeads are heads of a queue that count every frame below a place.
 type queueHeads struct {
 	queue stages.QueueID
-	below segment.Tail
+	row   heads
 	heads []Partition
 }
 
@@ -81,14 +80,17 @@ func (s *State) takeDirty() ([]queueHeads, error) {
 	s.unflushed.Store(0)
 	taken := make([]queueHeads, 0, len(s.dirty))
 	for _, q := range s.dirty {
-		t := queueHeads{queue: q.row.ID, below: q.tail, heads: make([]Partition, len(q.dirty))}
+		t := queueHeads{queue: q.row.ID, row: heads{q.tail, q.removed.Below}, heads: make([]Partition, len(q.dirty))}
 		for i, p := range q.dirty {
 			t.heads[i], p.dirty = p.Partition, false
 		}
-		q.heads, q.dirty = q.tail, nil
+		q.heads, q.dirty, q.soiled = t.row, nil, false
 		taken = append(taken, t)
 	}
 	s.dirty = nil
+	s.goneMu.Lock()
+	defer s.goneMu.Unlock()
+	clear(s.gone)
 	return taken, nil
 }
 
@@ -99,13 +101,18 @@ func (s *State) writeHeads(taken []queueHeads) error {
 	}
 	rows := s.db.NewBatch()
 	defer rows.Close()
+	s.goneMu.Lock() // until they are committed: a queue that is purged in between removes them again
+	defer s.goneMu.Unlock()
 	for _, t := range taken {
+		if s.gone[t.queue] {
+			continue
+		}
 		for i := range t.heads {
 			if err := rows.Set(partitionKey(t.queue, t.heads[i].ID), t.heads[i].append(nil), nil); err != nil {
 				return err
 			}
 		}
-		if err := rows.Set(queueKey(tableHeads, t.queue), appendHeads(t.below), nil); err != nil {
+		if err := rows.Set(queueKey(tableHeads, t.queue), t.row.append(), nil); err != nil {
 			return err
 		}
 	}

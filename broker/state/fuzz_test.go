@@ -17,7 +17,8 @@ func FuzzRows(f *testing.F) {
 		command.Option{Number: command.OptRetentionSinkHold, Type: command.TypeString, Str: "lake"})}
 	p := Partition{ID: 8, Name: "ключ/%", Created: 1, Next: 1 << 40, Start: 7, Last: 3}
 	m := meta{applied: 1, now: 2, led: 3, nextQueue: 4, nextPartition: 5, nextVersion: 6, seed: [16]byte{7}}
-	for kind, row := range [][]byte{m.append(nil), q.append(nil), p.append(nil), appendTail(segment.Tail{Seg: 1, Len: 2}, 3), appendHeads(segment.Tail{Seg: 1, Len: 2})} {
+	for kind, row := range [][]byte{m.append(nil), q.append(nil), p.append(nil), appendTail(segment.Tail{Seg: 1, Len: 2}, 3), heads{segment.Tail{Seg: 1, Len: 2}, 3}.append(),
+		appendRemoved(exampleRemoved()), appendDropped(segment.Dropped{{From: 1, To: 2}, {From: 5, To: 9}}), appendHidden(7, exampleHolders()), exampleLost().append()} {
 		f.Add(byte(kind), row)
 		f.Add(byte(kind), append([]byte{2}, row[1:]...))
 		f.Add(byte(kind), row[:len(row)-1])
@@ -27,7 +28,7 @@ func FuzzRows(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind byte, row []byte) {
 		again := row
 		hostile.Bounded(t, len(row), 64, func() {
-			switch kind % 5 {
+			switch kind % 9 {
 			case 0:
 				if m, err := decodeMeta(row); err == nil {
 					again = append(row[:1:1], m.append(nil)[1:]...)
@@ -45,13 +46,31 @@ func FuzzRows(f *testing.F) {
 					again = appendTail(tail, last)
 				}
 			case 4:
-				if heads, err := decodeHeads(row); err == nil {
-					again = appendHeads(heads)
+				if h, err := decodeHeads(row); err == nil {
+					if again = h.append(); row[0] == 1 { // of an earlier build
+						again = appendPlace(h.below)
+					}
+				}
+			case 5:
+				if r, err := decodeRemoved(row); err == nil {
+					again = appendRemoved(r)
+				}
+			case 6:
+				if d, err := decodeDropped(row); err == nil {
+					again = appendDropped(d)
+				}
+			case 7:
+				if at, holders, err := decodeHidden(row); err == nil {
+					again = appendHidden(at, holders)
+				}
+			case 8:
+				if l, err := decodeLost(nil, make([]byte, 16), row); err == nil {
+					again = l.append()
 				}
 			}
 		})
 		if !bytes.Equal(again, row) {
-			t.Errorf("kind %d: %x is read, and written as %x", kind%5, row, again)
+			t.Errorf("kind %d: %x is read, and written as %x", kind%9, row, again)
 		}
 	})
 }

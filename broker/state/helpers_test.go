@@ -10,6 +10,7 @@ import (
 
 	"queen/broker/command"
 	"queen/broker/kv"
+	"queen/broker/retention"
 	"queen/broker/segment"
 	"queen/broker/state"
 	"queen/stages"
@@ -157,25 +158,28 @@ func (n *node) read(fn func(r *state.Reader)) {
 	}
 }
 
-// log writes all frames of a queue with their records, read back through the segments.
+// log writes all frames of a queue that were not removed with their records, read back through the segments.
 func (n *node) log(id stages.QueueID) string {
 	n.t.Helper()
 	var b strings.Builder
 	var view segment.View
+	var live []retention.Span
 	names := make(map[stages.PartitionID]string)
 	n.read(func(r *state.Reader) {
-		view = r.Segments(id)
+		view, live = r.Segments(id), r.Removed(id).Live(stages.Beginning, 1<<62)
 		page, _ := r.Partitions(id, 0, stages.Beginning, 1<<30)
 		for _, p := range page {
 			names[p.ID] = p.Name
 		}
 	})
 	var headers []stages.Header
-	for h, err := range view.Headers(stages.Beginning, 1<<62) {
-		if err != nil {
-			n.t.Fatal(err)
+	for _, span := range live {
+		for h, err := range view.Headers(span.From, span.To) {
+			if err != nil {
+				n.t.Fatal(err)
+			}
+			headers = append(headers, h)
 		}
-		headers = append(headers, h)
 	}
 	list := segment.Pick(id, headers)
 	err := n.segments.Bodies(context.Background(), &list, list.Appends, func(i int, body stages.Body) error {
@@ -213,6 +217,9 @@ func (n *node) dump() string {
 		n.read(func(r *state.Reader) {
 			last, ok := r.LastStamp(q.ID)
 			fmt.Fprintf(&b, "  last stamp %d %v\n", last, ok)
+			if removed := r.Removed(q.ID); removed.Below > 0 {
+				fmt.Fprintf(&b, "  removed %v\n", removed)
+			}
 			page, _ := r.Partitions(q.ID, 0, stages.Beginning, 1<<30)
 			for _, p := range page {
 				fmt.Fprintf(&b, "  partition %d %s next=%d start=%d last=%d created=%d\n", p.ID, p.Name, p.Next, p.Start, p.Last, p.Created)

@@ -17,7 +17,8 @@ import (
 // its log they are in rows. The frames behind it are read again at boot, and then the same ids are in RAM as before. When they
 // become rows follows from the entries alone, so every node has the same rows at the same index:
 //
-//   - those of a queue, at the end of the entry that begins a bucket for it;
+//   - those of a queue, at the end of the entry that begins a bucket for it, or that removes the last of its records: the frames that they
+//     are read from may go (reclaim.go);
 //   - all, at the end of the entry with which there are more than maxRecent, or maxRecentBytes of frames to read at boot.
 
 // Bounds of what is in RAM alone at the end of an entry.
@@ -33,7 +34,7 @@ type idPlace struct {
 }
 
 func (p idPlace) append() []byte {
-	return binary.BigEndian.AppendUint64(appendHeads(p.below), p.stored)
+	return binary.BigEndian.AppendUint64(appendPlace(p.below), p.stored)
 }
 
 func decodeIDPlace(row []byte) (p idPlace, err error) {
@@ -89,8 +90,8 @@ func (tx *transaction) storeIDs() error {
 		s.unstored = s.unstored[:0]
 		return nil
 	}
-	for _, q := range tx.order {
-		if _, begun := q.ids.Pending(); begun {
+	for _, q := range tx.touched {
+		if _, begun := q.ids.Pending(); (begun || q.dead()) && s.queues[q.row.ID] == q {
 			if err := tx.storeIDsOf(q); err != nil {
 				return err
 			}
@@ -108,7 +109,8 @@ func (tx *transaction) storeIDsOf(q *queue) error {
 	}
 	tx.s.recentBytes -= q.recentBytes
 	q.recentBytes = 0
-	return tx.set(queueKey(tableIDs, q.row.ID), idPlace{below: q.tail, stored: q.ids.Stored()}.append())
+	q.idsBelow = &idPlace{below: q.tail, stored: q.ids.Stored()}
+	return tx.set(queueKey(tableIDs, q.row.ID), q.idsBelow.append())
 }
 
 func (s *State) loadIDPlace(key, row []byte) error {

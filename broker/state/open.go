@@ -53,6 +53,7 @@ func Load(o Options) (*State, error) {
 		meta: meta{nextQueue: 1, nextPartition: 1, nextVersion: 1},
 		ids:  dedup.Shared{Left: idFilterBytes}, maxRecent: maxRecent, maxRecentBytes: maxRecentBytes,
 		tenants: make(map[[16]byte]*tenant), queues: make(map[stages.QueueID]*queue),
+		gone:     make(map[stages.QueueID]bool),
 		unsynced: make(chan struct{}), closing: make(chan struct{}),
 	}
 	if err := s.open(true); err != nil {
@@ -160,9 +161,12 @@ func (s *State) load() error {
 		read  func(key, row []byte) error
 	}{
 		{tableQueue, s.loadQueue},
+		{tableHidden, s.loadHidden},
 		{tablePartition, s.loadPartition},
 		{tableTail, s.loadTail},
 		{tableHeads, s.loadHeads},
+		{tableRemoved, s.loadRemoved},
+		{tableDropped, s.loadDropped},
 		{tableIDs, s.loadIDPlace},
 	} {
 		if err := s.loadTable(t.table, t.read); err != nil {
@@ -239,10 +243,10 @@ func (s *State) loadHeads(key, row []byte) error {
 func (s *State) attachLogs() error {
 	for _, id := range (&Reader{s: s}).QueueIDs() {
 		q := s.queues[id]
-		if err := s.segments.Attach(id, q.tail); err != nil {
+		if err := s.segments.Attach(id, q.tail, q.dropped); err != nil {
 			return fmt.Errorf("queue %d: %w", id, err)
 		}
-		if last := s.segments.Last(id); q.tail != (segment.Tail{}) && last != q.last {
+		if last := s.segments.Last(id); q.tail != (segment.Tail{}) && !q.dropped.Has(q.tail.Seg) && last != q.last {
 			return fmt.Errorf("queue %d: its segments end with stamp %d, the state says %d: they are not of this log: %w", id, last, q.last, stages.ErrDamaged)
 		}
 	}
@@ -257,6 +261,9 @@ func (s *State) loadLogs() error {
 		if err := s.catchUp(q); err != nil {
 			return fmt.Errorf("queue %d: %w", id, err)
 		}
+		if q.removed.Below > 0 {
+			s.reclaimable(q)
+		}
 		if err := s.loadIDs(q, &budget); err != nil {
 			return fmt.Errorf("transaction ids of queue %d: %w", id, err)
 		}
@@ -266,10 +273,11 @@ func (s *State) loadLogs() error {
 
 // catchUp moves the heads of a queue over the frames behind its H row.
 func (s *State) catchUp(q *queue) error {
-	if q.heads == q.tail {
-		return nil
+	view := s.segments.View(q.row.ID)
+	if q.heads.below == q.tail {
+		return s.catchUpStart(q, view)
 	}
-	for h, err := range s.segments.View(q.row.ID).After(q.heads) {
+	for h, err := range view.After(q.heads.below) {
 		if err != nil {
 			return err
 		}
@@ -282,5 +290,26 @@ func (s *State) catchUp(q *queue) error {
 		}
 		s.grow(q, p, h.Base+int64(h.Count), h.TS)
 	}
+	return s.catchUpStart(q, view)
+}
+
+// catchUpStart moves the lowest offsets of a queue over what was removed since its H row.
+func (s *State) catchUpStart(q *queue, view segment.View) error {
+	if q.hidden {
+		s.passAll(q)
+		return nil
+	}
+	if q.heads.removed == q.removed.Below {
+		return nil
+	}
+	for h, err := range view.Headers(q.heads.removed, q.removed.Below) {
+		if err != nil {
+			return err
+		}
+		if p := q.byID(h.Partition); p != nil {
+			s.passed(q, p, h)
+		}
+	}
+	s.soil(q)
 	return nil
 }

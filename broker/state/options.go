@@ -34,7 +34,7 @@ func OptionSpecs() []OptionSpec {
 	dedupWindow.Works = true
 	minPop := integer(command.OptMinPopWaitTime, "minPopWaitTime", 0, 0, 60_000, "milliseconds; stored only")
 	minPop.Clamp = true
-	return []OptionSpec{
+	specs := []OptionSpec{
 		any64(command.OptLeaseTime, "leaseTime", 300, "seconds for which a delivery is leased"),
 		any64(command.OptRetryLimit, "retryLimit", 3, "failures of a batch before it is a dead letter"),
 		any64(command.OptRetryDelay, "retryDelay", 1000, "milliseconds; stored only"),
@@ -59,6 +59,11 @@ func OptionSpecs() []OptionSpec {
 		integer(command.OptRetentionSinkHoldMaxSeconds, "retentionSinkHoldMaxSeconds", 604_800, 60, 31_536_000,
 			"for how long it waits at most"),
 	}
+	for _, number := range []uint64{command.OptRetentionEnabled, command.OptRetentionSeconds, command.OptMaxWaitTimeSeconds,
+		command.OptRetentionSinkHold, command.OptRetentionSinkHoldMaxSeconds} {
+		specs[number-1].Works = true
+	}
+	return specs
 }
 
 // PushDefaults returns the options that a queue has when a push makes it, where they differ from the defaults.

@@ -205,14 +205,25 @@ func without(block []byte, dups []Dup) ([]byte, error) {
 // grow moves the head of a partition. Its row follows at the next flush.
 func (s *State) grow(q *queue, p *partition, next int64, stamp stages.Micros) {
 	p.Next, p.Last = next, stamp
+	s.stain(q, p)
+}
+
+// stain notes that the R row of a partition is behind.
+func (s *State) stain(q *queue, p *partition) {
 	if p.dirty {
 		return
 	}
 	p.dirty = true
-	if len(q.dirty) == 0 {
+	q.dirty = append(q.dirty, p)
+	s.soil(q)
+}
+
+// soil notes that the R rows or the H row of a queue are behind.
+func (s *State) soil(q *queue) {
+	if !q.soiled {
+		q.soiled = true
 		s.dirty = append(s.dirty, q)
 	}
-	q.dirty = append(q.dirty, p)
 }
 
 // pushQueue returns a queue by name, making it with the defaults of a push.

@@ -24,11 +24,18 @@ const (
 	tableTail            = 'T'
 	tableHeads           = 'H'
 	tableIDs             = 'U'
+	tableRemoved         = 'W'
+	tableHidden          = 'Z'
+	tableDropped         = 'F'
+	tableLost            = 'L'
 
 	rowVersion = 1
 
-	// metaVersion keeps a build away that does not know table I: it would not find the ids in it.
-	metaVersion = 2
+	// headsVersion is that of H rows. An H row of version 1 is from before anything was ever removed.
+	headsVersion = 2
+
+	// metaVersion keeps builds away that do not know all tables: table I came with 2, and what was removed (W, Z, F, L) with 3.
+	metaVersion = 3
 )
 
 // meta is the one row of table M: how far the state is, and its counters.
@@ -50,7 +57,7 @@ func (m *meta) append(dst []byte) []byte {
 }
 
 func decodeMeta(row []byte) (m meta, err error) {
-	if len(row) > 0 && row[0] == metaVersion {
+	if len(row) > 0 && (row[0] == 2 || row[0] == metaVersion) {
 		row = append([]byte{rowVersion}, row[1:]...) // the same fields
 	}
 	r, err := versioned(row)
@@ -124,7 +131,7 @@ func decodePartition(id stages.PartitionID, row []byte) (p Partition, err error)
 }
 
 func appendTail(t segment.Tail, last stages.Micros) []byte {
-	return binary.BigEndian.AppendUint64(appendHeads(t), uint64(last))
+	return binary.BigEndian.AppendUint64(appendPlace(t), uint64(last))
 }
 
 func decodeTail(row []byte) (t segment.Tail, last stages.Micros, err error) {
@@ -136,18 +143,36 @@ func decodeTail(row []byte) (t segment.Tail, last stages.Micros, err error) {
 	return t, last, r.End()
 }
 
-func appendHeads(t segment.Tail) []byte {
+// appendPlace begins a row with a place in a queue's log.
+func appendPlace(t segment.Tail) []byte {
 	b := binary.BigEndian.AppendUint32([]byte{rowVersion}, t.Seg)
 	return binary.BigEndian.AppendUint64(b, uint64(t.Len))
 }
 
-func decodeHeads(row []byte) (t segment.Tail, err error) {
+// heads says what the R rows of a queue know.
+type heads struct {
+	below   segment.Tail  // they count every frame below this place
+	removed stages.Micros // their lowest offsets are those with everything removed that is stamped below
+}
+
+func (h heads) append() []byte {
+	b := appendPlace(h.below)
+	b[0] = headsVersion
+	return binary.BigEndian.AppendUint64(b, uint64(h.removed))
+}
+
+func decodeHeads(row []byte) (h heads, err error) {
+	if len(row) > 0 && row[0] == headsVersion {
+		r := wire.NewReader(row[1:])
+		h = heads{segment.Tail{Seg: r.U32(), Len: r.I64()}, stages.Micros(r.I64())}
+		return h, r.End()
+	}
 	r, err := versioned(row)
 	if err != nil {
-		return t, err
+		return h, err
 	}
-	t = segment.Tail{Seg: r.U32(), Len: r.I64()}
-	return t, r.End()
+	h.below = segment.Tail{Seg: r.U32(), Len: r.I64()}
+	return h, r.End()
 }
 
 // versioned returns a reader of what follows the version byte of a row.

@@ -8,15 +8,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"queen/broker/command"
+	"queen/broker/retention"
 	"queen/broker/segment"
 )
 
 // TestRows pins the bytes of docs/formats.md section 5, spelled out by hand.
 func TestRows(t *testing.T) {
 	m := meta{applied: 1, now: 2, led: 3, nextQueue: 4, nextPartition: 5, nextVersion: 6, seed: [16]byte{7}}
-	earlier := append([]byte{1}, m.append(nil)[1:]...)
-	if got, err := decodeMeta(earlier); got != m || err != nil {
-		t.Errorf("of an earlier build: %+v, %v", got, err)
+	for _, version := range []byte{1, 2} {
+		earlier := append([]byte{version}, m.append(nil)[1:]...)
+		if got, err := decodeMeta(earlier); got != m || err != nil {
+			t.Errorf("of an earlier build: %+v, %v", got, err)
+		}
 	}
 	q := &QueueRow{ID: 9, Tenant: [16]byte{1}, Name: "a.b", Namespace: "a", Task: "b", Created: 2, Config: 3, Options: PushDefaults()}
 	p := Partition{ID: 8, Name: "p", Created: 1, Next: 2, Start: 0, Last: 3}
@@ -25,11 +28,17 @@ func TestRows(t *testing.T) {
 		got  []byte
 		want string
 	}{
-		"meta":      {m.append(nil), "02" + u64(1) + u64(2) + u64(3) + u64(4) + u64(5) + u64(6) + "07" + strings.Repeat("00", 15)},
+		"meta":      {m.append(nil), "03" + u64(1) + u64(2) + u64(3) + u64(4) + u64(5) + u64(6) + "07" + strings.Repeat("00", 15)},
 		"queue":     {q.append(nil), "01" + "01" + strings.Repeat("00", 15) + "03612e62" + "0161" + "0162" + u64(2) + u64(3) + "010101" + u64(60)},
 		"partition": {p.append(nil), "01" + "0170" + u64(1) + u64(2) + u64(0) + u64(3)},
 		"tail":      {appendTail(segment.Tail{Seg: 1, Len: 2}, 3), "01" + "00000001" + u64(2) + u64(3)},
-		"heads":     {appendHeads(segment.Tail{Seg: 1, Len: 2}), "01" + "00000001" + u64(2)},
+		"heads":     {heads{segment.Tail{Seg: 1, Len: 2}, 3}.append(), "02" + "00000001" + u64(2) + u64(3)},
+		"removed":   {appendRemoved(exampleRemoved()), "01" + u64(90) + "02" + u64(10) + u64(20) + u64(30) + u64(90)},
+		"hidden":    {appendHidden(7, exampleHolders()), "01" + u64(7) + "01" + "046c616b65" + u64(3) + u64(9)},
+		"dropped":   {appendDropped(segment.Dropped{{From: 1, To: 2}, {From: 5, To: 9}}), "0102" + "00000001" + "00000002" + "00000005" + "00000009"},
+		"lost":      {exampleLost().append(), "01" + "0170" + u64(3) + u64(9)},
+		"lost key": {exampleLost().key(lostPrefix([16]byte{1}, "lake", "a%2Fb")),
+			"4c01" + strings.Repeat("00", 15) + "046c616b65" + "000561253246" + "62" + u64(4) + u64(5)},
 		"ids up to": {idPlace{segment.Tail{Seg: 1, Len: 2}, 3}.append(), "01" + "00000001" + u64(2) + u64(3)},
 		"id":        {appendID(5), "01" + u64(5)},
 		"keys": {
@@ -58,8 +67,39 @@ func TestRows(t *testing.T) {
 	if got, err := decodeIDPlace(place.append()); got != place || err != nil {
 		t.Errorf("%+v %v", got, err)
 	}
-	if got, err := decodeHeads(appendHeads(tail)); got != tail || err != nil {
+	for want, row := range map[heads][]byte{{tail, 3}: heads{tail, 3}.append(), {tail, 0}: appendPlace(tail)} {
+		if got, err := decodeHeads(row); got != want || err != nil {
+			t.Errorf("%+v %v", got, err)
+		}
+	}
+	if got, err := decodeRemoved(appendRemoved(exampleRemoved())); cmp.Diff(exampleRemoved(), got) != "" || err != nil {
 		t.Errorf("%+v %v", got, err)
+	}
+}
+
+func exampleRemoved() retention.Removed {
+	return retention.Removed{Below: 90, Kept: []retention.Span{{From: 10, To: 20}, {From: 30, To: 90}}}
+}
+
+func exampleHolders() []holder { return []holder{{"lake", retention.Span{From: 3, To: 9}}} }
+
+func exampleLost() *lostRow { return &lostRow{id: 4, first: 5, name: "p", from: 3, to: 9} }
+
+// TestRowsOutOfPlace: spans and runs that overlap, or lie where none can, are damage.
+func TestRowsOutOfPlace(t *testing.T) {
+	for _, r := range []retention.Removed{
+		{Below: 9, Kept: []retention.Span{{From: 3, To: 3}}},
+		{Below: 9, Kept: []retention.Span{{From: 3, To: 10}}},
+		{Below: 9, Kept: []retention.Span{{From: 3, To: 5}, {From: 4, To: 6}}},
+	} {
+		if _, err := decodeRemoved(appendRemoved(r)); err == nil {
+			t.Errorf("%+v was read", r)
+		}
+	}
+	for _, d := range []segment.Dropped{{{From: 0, To: 1}}, {{From: 3, To: 2}}, {{From: 1, To: 4}, {From: 4, To: 5}}} {
+		if _, err := decodeDropped(appendDropped(d)); err == nil {
+			t.Errorf("%+v was read", d)
+		}
 	}
 }
 
@@ -74,13 +114,17 @@ func TestStrictRows(t *testing.T) {
 		"queue":     {q.append(nil), func(b []byte) error { _, err := decodeQueue(1, b); return err }},
 		"partition": {p.append(nil), func(b []byte) error { _, err := decodePartition(1, b); return err }},
 		"tail":      {appendTail(segment.Tail{}, 0), func(b []byte) error { _, _, err := decodeTail(b); return err }},
-		"heads":     {appendHeads(segment.Tail{}), func(b []byte) error { _, err := decodeHeads(b); return err }},
+		"removed":   {appendRemoved(retention.Removed{}), func(b []byte) error { _, err := decodeRemoved(b); return err }},
+		"dropped":   {appendDropped(nil), func(b []byte) error { _, err := decodeDropped(b); return err }},
+		"hidden":    {appendHidden(0, nil), func(b []byte) error { _, _, err := decodeHidden(b); return err }},
+		"lost":      {new(lostRow).append(), func(b []byte) error { _, err := decodeLost(nil, make([]byte, 16), b); return err }},
+		"heads":     {heads{}.append(), func(b []byte) error { _, err := decodeHeads(b); return err }},
 		"ids up to": {idPlace{}.append(), func(b []byte) error { _, err := decodeIDPlace(b); return err }},
 	} {
 		if err := tc.read(tc.row); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		other := append([]byte{3}, tc.row[1:]...)
+		other := append([]byte{4}, tc.row[1:]...)
 		for _, bad := range [][]byte{nil, other, tc.row[:len(tc.row)-1], append(tc.row[:len(tc.row):len(tc.row)], 0)} {
 			if tc.read(bad) == nil {
 				t.Errorf("%s: %x was read", name, bad)

@@ -10,6 +10,7 @@ import (
 
 	"queen/broker/command"
 	"queen/broker/dedup"
+	"queen/broker/retention"
 	"queen/broker/segment"
 	"queen/stages"
 )
@@ -45,7 +46,7 @@ type Options struct {
 // Outline of Apply:
 //  1. an index that is not above the applied one was done in an earlier life: no-op;
 //  2. decode all commands and the records in them, before the lock;
-//  3. take the write lock; for each command: step the clocks, then its effect (found, tick, push, kv, configure), which
+//  3. take the write lock; for each command: step the clocks, then its effect (found, tick, push, kv, configure, retain, delete), which
 //     changes RAM, collects frames and puts rows in one pebble batch;
 //  4. sweep documents that the led clock has passed, at most 512;
 //  5. append the frames to the segments, queue by queue, and note each new tail in the batch;
@@ -62,9 +63,10 @@ type State struct {
 	tenants map[[16]byte]*tenant
 	queues  map[stages.QueueID]*queue
 	ids     dedup.Shared
-	dirty   []*queue      // queues with heads that their R rows do not have yet
-	expiry  stages.Micros // no document expires below this, on the led clock; 0 = not looked yet
-	failed  error         // final
+	dirty   []*queue         // queues with R rows or an H row that is behind
+	purged  []stages.QueueID // deleted since the last Reclaim: their files go when that is durable
+	expiry  stages.Micros    // no document expires below this, on the led clock; 0 = not looked yet
+	failed  error            // final
 
 	unstored    []*queue // queues with ids that may be in RAM alone (ids.go)
 	recentBytes int64    // of the frames that hold those
@@ -79,6 +81,11 @@ type State struct {
 
 	changedMu sync.Mutex
 	changed   chan struct{} // nil = nobody waits
+
+	reclaim []*queue // queues of which files may go
+
+	goneMu sync.Mutex              // taken last
+	gone   map[stages.QueueID]bool // purged since the heads of a flush were taken: it must not write them
 
 	flushMu sync.Mutex // one flush at a time, and none after Close
 	begun   bool
@@ -96,6 +103,7 @@ type State struct {
 type tenant struct {
 	byName map[string]*queue
 	queues []*queue // in creation order
+	hidden []*queue // the same
 }
 
 // queue is what RAM holds of a queue.
@@ -105,8 +113,14 @@ type queue struct {
 	partitions []*partition // in creation order, which is the order of their ids
 	last       stages.Micros
 	tail       segment.Tail // of its log
-	heads      segment.Tail // R rows count every frame below this place
+	heads      heads        // what the R rows know
 	dirty      []*partition
+	soiled     bool // in State.dirty
+	removed    retention.Removed
+	dropped    segment.Dropped // segments that are gone, or go
+	hidden     bool            // deleted, and kept for open windows
+	holders    []holder        // whose
+	reclaim    bool            // in State.reclaim
 	times      idTimes
 
 	ids         *dedup.Index

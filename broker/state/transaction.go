@@ -18,6 +18,8 @@ type transaction struct {
 	docs  *pebble.Batch // rows of documents, indexed so that they can be read back; nil until one is needed
 	frame map[*queue][]segment.Frame
 	order []*queue // keys of frame, by first use
+
+	touched []*queue // whose ids may have to become rows
 }
 
 func (s *State) begin() *transaction {
@@ -41,7 +43,7 @@ func (tx *transaction) addFrame(q *queue, f segment.Frame) {
 	tx.frame[q] = append(tx.frame[q], f)
 }
 
-// appendFrames appends the noted frames to the segments and puts the new tails into the batch.
+// appendFrames appends the frames that were noted since it was called last to the segments and puts the new tails into the batch.
 func (tx *transaction) appendFrames() error {
 	for _, q := range tx.order {
 		frames := tx.frame[q]
@@ -57,6 +59,8 @@ func (tx *transaction) appendFrames() error {
 			return err
 		}
 	}
+	tx.touched = append(tx.touched, tx.order...)
+	tx.frame, tx.order = nil, nil
 	return nil
 }
 

@@ -48,13 +48,53 @@ var table = []mutation{
 	},
 	{
 		invariant: set, why: "a window holds what is stamped at its end, too",
-		file: "broker/log.go", old: "view.List(ctx, start, end)", new: "view.List(ctx, start, end+1)",
+		file: "broker/log.go", old: "Live(start, end)", new: "Live(start, end+1)",
 		pkg: "broker", test: "TestWindowsTile", says: "doubled: append",
 	},
 	{
 		invariant: set, why: "a window begins behind the stamp that the one before ended at",
-		file: "broker/log.go", old: "view.List(ctx, start, end)", new: "view.List(ctx, start+1, end)",
+		file: "broker/log.go", old: "Live(start, end)", new: "Live(start+1, end)",
 		pkg: "broker", test: "TestWindowsTile", says: "lost: append",
+	},
+	{
+		invariant: set, why: "retention takes records out of an open window",
+		file: "broker/state/retain.go", old: "p.frozen = retention.Frozen(p.sinks)", new: "p.frozen = nil",
+		pkg: "broker", test: "TestEachRecordOnce", says: "is listed otherwise than before",
+	},
+	{
+		invariant: set, why: "what was lost before an open window grows while the window is open",
+		file: "broker/state/lost.go", old: "row.first >= l.grows && ", new: "",
+		pkg: "broker", test: "TestEachRecordOnce", says: "is listed otherwise than before",
+	},
+	{
+		invariant: set, why: "what is lost behind a window is reported in it already, and again in its own",
+		file: "broker/state/lost.go", old: "l.first >= from && l.first < before", new: "l.first >= from",
+		pkg: "broker", test: "TestEachRecordOnce", says: "is listed otherwise than before",
+	},
+	{
+		invariant: set, why: "what a sink has in the lake counts as lost when it is removed",
+		file: "broker/state/retain.go", old: "h.TS < s.Position || ", new: "",
+		pkg: "broker", test: "TestEachRecordOnce", says: "how often they are in an object or in lost",
+	},
+	{
+		invariant: set, why: "a queue that is made again takes the place of one whose window is open",
+		file: "broker/queues.go", old: "if !is {", new: "if row2, is2 := r.Queue(q.tenant, name); is2 { row, is = row2, is2 } else if !is {",
+		pkg: "broker", test: "TestEachRecordOnce", says: "is listed otherwise than before",
+	},
+	{
+		invariant: set, why: "retention does not wait for a sink that keeps up",
+		file: "broker/retention/rules.go", old: "return await(cutoff, sinks)", new: "_ = await; return max(cutoff, 0)",
+		pkg: "broker", test: "TestRetentionWaitsForASinkThatKeepsUp", says: "records in objects",
+	},
+	{
+		invariant: set, why: "files of segments go before the state on the disk does without them",
+		file: "broker/state/reclaim.go", old: "s.flushRows()", new: "error(nil)",
+		pkg: "broker/state", test: "TestCrashRemoved", says: "are wanted",
+	},
+	{
+		invariant: set, why: "a segment goes from which a boot would still learn what readers have passed",
+		file: "broker/state/reclaim.go", old: "last >= q.heads.removed || ", new: "",
+		pkg: "broker/state", test: "TestCrashRemoved", says: "readers see something else",
 	},
 	{
 		invariant: set, why: "the position is read back from the pointer in milliseconds",
