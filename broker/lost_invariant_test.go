@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
 	"queen/broker/command"
@@ -61,96 +59,13 @@ type lake struct {
 	end         stages.Micros // of the open window; 0 = none is open
 	first       *windowSaid   // what its first listing said
 	got         map[offset]int
+	lost, told  int64 // records: in `lost`, and in the answers of the commands that took them
 }
 
 // windowSaid is what a listing says of a window.
 type windowSaid struct {
 	Records []offset
 	Lost    []stages.Range
-}
-
-// life is one process.
-type life struct {
-	fs   *vfs.MemFS
-	segs *segment.Store
-	*state.State
-	gone []segment.Gone
-}
-
-type audit struct {
-	t             *testing.T
-	rng           *rand.Rand
-	n             *life
-	entries       [][]byte
-	at            stages.Micros
-	next          uint64
-	lakes         []*lake
-	pushed        map[*lake]map[offset]int // what each has to account for
-	lost, objects int
-}
-
-func newAudit(t *testing.T, seed uint64) *audit {
-	a := &audit{t: t, rng: rand.New(rand.NewPCG(seed, 77)), at: 1_000_000_000, pushed: make(map[*lake]map[offset]int)}
-	for _, queue := range []string{"q0", "q1/ü"} {
-		for _, sink := range []string{"default", "other"} {
-			l := &lake{sink: sink, queue: queue, got: make(map[offset]int)}
-			a.lakes, a.pushed[l] = append(a.lakes, l), make(map[offset]int)
-		}
-	}
-	a.open(vfs.NewCrashableMem())
-	seedBytes := [16]byte{1, 2, 3}
-	a.apply(command.KindFound, seedBytes[:])
-	return a
-}
-
-func (a *audit) open(fs *vfs.MemFS) {
-	segs, err := segment.Open(segment.Options{FS: fs, Dir: "segments", SealBytes: 2048, Generation: a.rng.Uint32()})
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	s, err := state.Open(state.Options{FS: fs, Dir: "state", Segments: segs, Fatal: func(err error) { a.t.Errorf("fatal: %v", err) }})
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	a.n = &life{fs: fs, segs: segs, State: s}
-	for i := s.Applied(); i < uint64(len(a.entries)); i++ {
-		if _, err := s.Apply(i+1, a.entries[i]); err != nil {
-			a.t.Fatal(err)
-		}
-	}
-}
-
-func (l *life) close() { _, _ = l.State.Close(), l.segs.Close() }
-
-// crash ends the process. The disk keeps some of what was not synced.
-func (a *audit) crash() {
-	fs := a.n.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: []int{0, 50, 100}[a.rng.IntN(3)], RNG: a.rng})
-	a.n.close()
-	a.open(fs)
-}
-
-func (a *audit) apply(kind command.Kind, body []byte) any {
-	e := command.AppendCommand(command.AppendEntry(nil), command.Command{Kind: kind, Time: a.at, Body: body})
-	a.entries = append(a.entries, e)
-	results, err := a.n.Apply(uint64(len(a.entries)), e)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return results[0]
-}
-
-func (a *audit) tenant() [16]byte {
-	id, err := tenantID(stages.DefaultTenant)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return id
-}
-
-func (a *audit) log() *log { return &log{state: a.n.State, segs: a.n.segs, tenant: a.tenant()} }
-
-func (a *audit) find(sink, name string) (stages.QueueInfo, bool) {
-	return (&queues{state: a.n.State, tenant: a.tenant(), sink: sink}).Find(name)
 }
 
 func (a *audit) queue() string { return a.lakes[a.rng.IntN(len(a.lakes))].queue }
@@ -347,6 +262,7 @@ func (a *audit) commit(l *lake) {
 		for n := r.From; n <= r.To; n++ {
 			l.got[offset{l.queue, r.Partition, n}]++
 			a.lost++
+			l.lost++
 		}
 	}
 	l.k, l.at, l.end = l.k+1, l.end, 0
@@ -381,6 +297,9 @@ func (a *audit) end() {
 		}
 		a.list(l)
 		a.commit(l)
+		if l.lost != l.told {
+			a.t.Errorf("%s of %s: %d records are lost, and the broker told of %d", l.sink, l.queue, l.lost, l.told)
+		}
 		if diff := cmp.Diff(a.pushed[l], l.got); diff != "" {
 			a.t.Errorf("%s of %s: offsets that were pushed, and how often they are in an object or in lost:\n%s", l.sink, l.queue, diff)
 		}

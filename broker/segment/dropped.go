@@ -100,6 +100,9 @@ func (s *Store) Remove(gone []Gone) error {
 				return fmt.Errorf("remove the folder of queue %d: %w", g.Queue, err)
 			}
 			s.forgetFiles(g.Queue)
+			s.mu.Lock()
+			s.dirtyDirs = slices.DeleteFunc(s.dirtyDirs, func(d string) bool { return d == dir })
+			s.mu.Unlock()
 			s.markDir(s.o.Dir)
 			continue
 		}

@@ -74,7 +74,7 @@ var table = []mutation{
 	{
 		invariant: set, why: "what a sink has in the lake counts as lost when it is removed",
 		file: "broker/state/retain.go", old: "h.TS < s.Position || ", new: "",
-		pkg: "broker", test: "TestEachRecordOnce", says: "how often they are in an object or in lost",
+		pkg: "broker", test: "TestEachRecordOnce", says: "and the broker told of",
 	},
 	{
 		invariant: set, why: "a queue that is made again takes the place of one whose window is open",
