@@ -79,14 +79,16 @@ func (p *puts) idle() error {
 	return p.until(func(held int64) bool { return held == 0 })
 }
 
+// until looks at what is held before it looks for a failure: an object that fails says so before it gives its chunks back, so nothing that is found
+// free here was left behind by one. The other way round one could fail in between, and the window would count as sent without it.
 func (p *puts) until(free func(held int64) bool) error {
 	for {
-		if p.ctx.Err() != nil {
-			return context.Cause(p.ctx)
-		}
 		p.mu.Lock()
 		ok := p.held == 0 || free(p.held)
 		p.mu.Unlock()
+		if p.ctx.Err() != nil {
+			return context.Cause(p.ctx)
+		}
 		if ok {
 			return nil
 		}
