@@ -45,7 +45,7 @@ func DDL(ctx context.Context, store Store, o Options, engine string, at Place, t
 		if err != nil {
 			return a.summary, err
 		}
-		if s.windows == 0 {
+		if len(s.shapes) == 0 { // no window, or none with an object: there is nothing to read
 			continue
 		}
 		t := &table{place: at, path: o.Prefix + "/" + q.String(), name: identifier(unescapeName(q.queue)), first: dayOf(s.first, false),

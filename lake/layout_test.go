@@ -64,6 +64,29 @@ func TestPartitionedLake(t *testing.T) {
 	}
 }
 
+// A queue whose windows hold nothing but what was lost has no object to read, and so no statement: a view of nothing is none.
+func TestDDLWithoutObjects(t *testing.T) {
+	for _, read := range []bool{false, true} {
+		m := partitioned(t)
+		if !read {
+			for key := range m {
+				if !strings.HasPrefix(key, sides+"0000000002") {
+					delete(m, key)
+				}
+			}
+		}
+		for _, engine := range Engines() {
+			var out strings.Builder
+			if _, err := DDL(t.Context(), m, Options{Prefix: "queen"}, engine, Place{Bucket: "lake"}, &out); err != nil {
+				t.Fatal(err)
+			}
+			if (out.Len() > 0) != read {
+				t.Errorf("%s, objects: %v: %q", engine, read, out.String())
+			}
+		}
+	}
+}
+
 // Each damage that only this layout can have is found, and named.
 func TestPartitionedDamage(t *testing.T) {
 	const side = sides + "0000000001.json"
