@@ -122,7 +122,7 @@ func TestRealStoreWindows(t *testing.T) {
 				t.Fatalf("sse %q: %v", sse, err)
 			}
 		}
-		key, err := DataKey(job.Intent, testTenant, "orders", "jsonl.zst")
+		key, err := DataKey(job.Intent, Names{Tenant: testTenant, Queue: "orders", Ext: "jsonl.zst"})
 		if err != nil {
 			t.Fatal(err)
 		}
