@@ -39,7 +39,7 @@ func (b *Broker) retainLoop(ctx context.Context) {
 	}
 }
 
-// retain removes what is due now. Who does not lead, or gets no clear answer, is done: the next round looks again.
+// retain removes what is due now. Who does not lead, has a full disk, or gets no clear answer, is done: the next round looks again.
 func (b *Broker) retain(ctx context.Context) error {
 	var from stages.QueueID
 	for range retainTimes {
@@ -53,7 +53,7 @@ func (b *Broker) retain(ctx context.Context) error {
 			return err
 		}
 		_, err = b.Propose(ctx, command.KindRetain, command.Retain{Most: retainMost, Queues: due}.Append(nil))
-		if errors.Is(err, raftnode.ErrNoLeader) || errors.Is(err, stages.ErrUnclear) || ctx.Err() != nil {
+		if err != nil && (nextRound(err) || ctx.Err() != nil) {
 			return nil
 		}
 		if err != nil {
@@ -62,6 +62,11 @@ func (b *Broker) retain(ctx context.Context) error {
 		from = next // after the last one, those of which a command left something
 	}
 	return nil
+}
+
+// nextRound says whether a command that failed so is worth another try, in five seconds; anything else ends the node.
+func nextRound(err error) bool {
+	return errors.Is(err, raftnode.ErrNoLeader) || errors.Is(err, raftnode.ErrDiskFull) || errors.Is(err, stages.ErrUnclear)
 }
 
 // sayLost tells, once, what a command removed that a sink had not read: the window that reports it may be far away, or never come.
