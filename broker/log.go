@@ -119,6 +119,9 @@ func (l *log) list(ctx context.Context, queue stages.QueueID, sink string, k uin
 			doc, _, err := r.Document(l.tenant, sinkNamespace, key)
 			return doc.Value, err
 		}, "s3:"+sink+":"+stages.Esc(row.Name)+":", k)
+		if err == nil {
+			err = l.listable(r, row, sink)
+		}
 		if err != nil {
 			return err
 		}
@@ -135,6 +138,18 @@ func (l *log) list(ctx context.Context, queue stages.QueueID, sink string, k uin
 	}
 	list.K, list.Start, list.End, list.Lost = k, start, end, lost
 	return list, l.name(queue, list.Parts)
+}
+
+// listable refuses a deleted queue that is kept for the windows of others: what this sink had not read of it counts as lost.
+func (l *log) listable(r *state.Reader, row *state.QueueRow, sink string) error {
+	if !r.IsHidden(row.ID) {
+		return nil
+	}
+	kept, ok, err := r.Hidden(l.tenant, sink, row.Name)
+	if err == nil && (!ok || kept.ID != row.ID) {
+		err = errNoQueue
+	}
+	return err
 }
 
 // name fills in the names of partitions, a few thousand under one lock. A name never changes.

@@ -37,7 +37,8 @@ func (q *queues) Find(name string) (found stages.QueueInfo, ok bool) {
 	return found, ok && err == nil
 }
 
-// List returns all queues in creation order, nil when the state has failed.
+// List returns all queues in creation order, nil when the state has failed. Those that Find still shows although they were deleted come
+// last: a sink of all queues has to finish their windows, too.
 func (q *queues) List() []stages.QueueInfo {
 	if q.bad != nil {
 		return nil
@@ -49,7 +50,13 @@ func (q *queues) List() []stages.QueueInfo {
 		for _, row := range rows {
 			list = append(list, stages.QueueInfo{ID: row.ID, Name: row.Name, Partitions: r.PartitionCount(row.ID)})
 		}
-		return nil
+		kept, err := r.HiddenQueues(q.tenant, q.sink)
+		for _, row := range kept {
+			if _, again := r.Queue(q.tenant, row.Name); !again {
+				list = append(list, stages.QueueInfo{ID: row.ID, Name: row.Name, Partitions: r.PartitionCount(row.ID)})
+			}
+		}
+		return err
 	})
 	if err != nil {
 		return nil

@@ -143,6 +143,24 @@ func (r *Reader) Hidden(tenant [16]byte, sink, name string) (*QueueRow, bool, er
 	return nil, false, nil
 }
 
+// HiddenQueues returns, one for each name, the queues that Hidden finds for a sink.
+func (r *Reader) HiddenQueues(tenant [16]byte, sink string) (rows []*QueueRow, err error) {
+	t := r.s.tenants[tenant]
+	if t == nil {
+		return nil, nil
+	}
+	for _, q := range t.hidden {
+		row, ok, err := r.Hidden(tenant, sink, q.row.Name)
+		if err != nil {
+			return nil, err
+		}
+		if ok && row == q.row {
+			rows = append(rows, row)
+		}
+	}
+	return rows, nil
+}
+
 // IsHidden says that a queue was deleted.
 func (r *Reader) IsHidden(id stages.QueueID) bool {
 	q := r.s.queues[id]
