@@ -15,7 +15,7 @@ import (
 const (
 	retainEvery = 5 * time.Second
 	retainMost  = 20_000 // appends that one command looks at: a few milliseconds
-	retainTimes = 1000   // commands a round: what is left waits for the next one
+	retainTimes = 1000   // commands or looks a round: what is left waits for the next one
 )
 
 // retainLoop asks the log to remove what retention lets go, every 5 s. What goes is decided when the command is applied, by the log clock and
@@ -49,8 +49,12 @@ func (b *Broker) retain(ctx context.Context) error {
 			due, next, err = r.Due(from, command.MaxRetain)
 			return err
 		})
-		if err != nil || len(due) == 0 {
+		if err != nil || len(due) == 0 && next == 0 {
 			return err
+		}
+		from = next // after the last one, those of which a command left something
+		if len(due) == 0 {
+			continue
 		}
 		_, err = b.Propose(ctx, command.KindRetain, command.Retain{Most: retainMost, Queues: due}.Append(nil))
 		if err != nil && (nextRound(err) || ctx.Err() != nil) {
@@ -59,7 +63,6 @@ func (b *Broker) retain(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		from = next // after the last one, those of which a command left something
 	}
 	return nil
 }

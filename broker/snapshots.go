@@ -39,7 +39,7 @@ func (b *Broker) snapshotDue(tick bool) (bool, error) {
 	if b.snaps.newest == nil || !tick {
 		return false, nil
 	}
-	pinned, err := b.snaps.newest.Pinned(b.disk, filepath.Join(b.o.Dir, stateDir), filepath.Join(b.o.Dir, segmentsDir))
+	pinned, err := b.snaps.newest.Pinned(b.disk, filepath.Join(b.o.Dir, stateDir), b.segs.Gone)
 	return pinned >= pinnedBytes, err
 }
 

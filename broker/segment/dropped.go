@@ -144,16 +144,20 @@ func (s *Store) forgetFiles(queue stages.QueueID) {
 	}
 }
 
+// Gone says whether a segment was dropped, or its queue forgotten.
+func (s *Store) Gone(queue stages.QueueID, seg uint32) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queues[queue]
+	return q == nil || q.dropped.Has(seg)
+}
+
 // stale tells the absence of a file that was dropped, while a view or a listing still named it, from damage.
 func (s *Store) stale(queue stages.QueueID, seg uint32, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	s.mu.Lock()
-	q := s.queues[queue]
-	known := q != nil && !q.dropped.Has(seg)
-	s.mu.Unlock()
-	if known {
+	if !s.Gone(queue, seg) {
 		return err
 	}
 	return fmt.Errorf("segment %d of queue %d was removed meanwhile: %w", seg, queue, stages.ErrStaleRef)

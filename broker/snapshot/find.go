@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"queen/internal/durable"
+	"queen/stages"
 )
 
 // newName is the folder of a snapshot that is being taken.
@@ -125,36 +126,40 @@ func (f File) check(disk vfs.FS, path string) error {
 	return err
 }
 
-// Pinned returns how many bytes of files live only in the snapshot: the state has written them anew since, or their records were removed.
-func (m *Manifest) Pinned(disk vfs.FS, stateDir, segmentsDir string) (n int64, err error) {
-	live := make(map[string]map[string]bool) // by folder
+// Pinned returns how many bytes of files live only in the snapshot: the state has written them anew since, or their records were removed, which
+// gone says of a segment. It is asked every few seconds, and there may be ten thousand queues: only the state's folder is read.
+func (m *Manifest) Pinned(disk vfs.FS, stateDir string, gone func(queue stages.QueueID, seg uint32) bool) (n int64, err error) {
+	names, err := list(disk, stateDir)
+	if err != nil {
+		return 0, err
+	}
+	live := make(map[string]bool, len(names))
+	for _, name := range names {
+		live[name] = true
+	}
 	for _, f := range m.Files {
-		dir, name := stateDir, ""
-		if file, ok := strings.CutPrefix(f.Path, stateName+"/"); ok && !f.Summed {
-			name = file
-		} else if file, ok := strings.CutPrefix(f.Path, segmentsName+"/"); ok {
-			var queue string
-			queue, name, _ = strings.Cut(file, "-")
-			dir = disk.PathJoin(segmentsDir, queue)
-		}
-		if name == "" {
-			continue
-		}
-		if live[dir] == nil {
-			names, err := list(disk, dir)
-			if err != nil {
-				return 0, err
+		if name, ok := strings.CutPrefix(f.Path, stateName+"/"); ok {
+			if !f.Summed && !live[name] {
+				n += f.Length
 			}
-			live[dir] = make(map[string]bool, len(names))
-			for _, name := range names {
-				live[dir][name] = true
-			}
-		}
-		if !live[dir][name] {
+		} else if queue, seg, ok := parseSegment(f.Path); ok && gone(queue, seg) {
 			n += f.Length
 		}
 	}
 	return n, nil
+}
+
+// parseSegment reads the path of a segment or its index file in a manifest.
+func parseSegment(path string) (queue stages.QueueID, seg uint32, ok bool) {
+	name, ok := strings.CutPrefix(path, segmentsName+"/")
+	q, rest, dash := strings.Cut(name, "-")
+	number, _, dot := strings.Cut(rest, ".")
+	if !ok || !dash || !dot {
+		return 0, 0, false
+	}
+	id, err := strconv.ParseUint(q, 16, 64)
+	n, err2 := strconv.ParseUint(number, 16, 32)
+	return stages.QueueID(id), uint32(n), err == nil && err2 == nil
 }
 
 // Keep removes unfinished work and all snapshots but the one at this index: the others are older, or broken.

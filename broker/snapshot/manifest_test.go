@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"queen/internal/durable"
+	"queen/stages"
 )
 
 func example() *Manifest {
@@ -93,21 +94,24 @@ func FuzzManifest(f *testing.F) {
 // TestPinned: what the state has written anew since, or has removed, is kept by the snapshot alone.
 func TestPinned(t *testing.T) {
 	disk := vfs.NewMem()
-	want := int64(12345 + 136 + 67108990)
-	for _, f := range []struct {
-		dir, name string
-		length    int64
-	}{{"/state", "other.sst", 0}, {"/state", "000008.sst", 12345}, {"/segments/0000000000000001", "00000001.idx", 136},
-		{"/segments/0000000000000001", "00000001.seg", 67108990}} {
-		if err := disk.MkdirAll(f.dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := durable.WriteFile(disk, f.dir, f.name, []byte("x")); err != nil {
-			t.Fatal(err)
-		}
-		want -= f.length
-		if n, err := example().Pinned(disk, "/state", "/segments"); n != want || err != nil {
-			t.Errorf("with %s: %d, %v, want %d", f.name, n, err, want)
+	want, gone := int64(12345+136+67108990), true
+	check := func(what string) {
+		n, err := example().Pinned(disk, "/state", func(queue stages.QueueID, seg uint32) bool { return gone && queue == 1 && seg == 1 })
+		if n != want || err != nil {
+			t.Errorf("%s: %d, %v, want %d", what, n, err, want)
 		}
 	}
+	check("no folder")
+	if err := disk.MkdirAll("/state", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, length := range map[string]int64{"other.sst": 0, "000008.sst": 12345} {
+		if err := durable.WriteFile(disk, "/state", name, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		want -= length
+		check("with " + name)
+	}
+	want, gone = 0, false
+	check("with the segment")
 }

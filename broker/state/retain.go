@@ -250,27 +250,49 @@ func (r *Reader) Removed(id stages.QueueID) retention.Removed {
 	return retention.Removed{}
 }
 
+// lookMost is how many queues one call of Due looks at closely: their sinks' rows are read, and nothing is applied meanwhile.
+const lookMost = 64
+
 // Due returns queues of which a retain command would remove something now, up to limit, with ids from some id on, in rising order. next is where
-// to go on; 0 = that were all.
+// to go on, also when it is none of these; 0 = that were all.
 func (r *Reader) Due(from stages.QueueID, limit int) (due []stages.QueueID, next stages.QueueID, err error) {
+	looked := 0
 	for _, id := range r.QueueIDs() {
 		if id < from {
 			continue
 		}
 		q := r.s.queues[id]
-		is, err := r.due(q)
+		maybe, err := r.mayBeDue(q)
+		is := false
+		if err == nil && maybe {
+			if len(due) == limit || looked == lookMost {
+				return due, id, nil
+			}
+			looked++
+			is, err = r.due(q)
+		}
 		if err != nil {
 			return nil, 0, fmt.Errorf("retention of queue %d: %w", id, err)
 		}
-		if !is {
-			continue
+		if is {
+			due = append(due, id)
 		}
-		if len(due) == limit {
-			return due, id, nil
-		}
-		due = append(due, id)
 	}
 	return due, 0, nil
+}
+
+// mayBeDue is what can be said without the rows of the sinks, which only lower the cut-off. It is asked of every queue, every few seconds.
+func (r *Reader) mayBeDue(q *queue) (bool, error) {
+	if q.hidden || len(q.removed.Kept) > 0 {
+		return true, nil
+	}
+	rules := q.row.rules()
+	if !rules.Any() || q.last < q.removed.Below {
+		return false, nil
+	}
+	rules.Hold = ""
+	oldest, ok, err := r.s.segments.View(q.row.ID).Oldest(q.removed.Below)
+	return ok && oldest < rules.Cutoff(r.s.meta.now, nil, 0, false), err
 }
 
 func (r *Reader) due(q *queue) (bool, error) {
