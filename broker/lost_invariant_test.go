@@ -253,6 +253,10 @@ func (a *audit) list(l *lake) {
 }
 
 func (a *audit) commit(l *lake) {
+	a.t.Helper()
+	if l.first == nil {
+		a.t.Fatalf("window %d of %s, %s is committed and was never listed", l.k+1, l.sink, l.queue)
+	}
 	a.put(l, "committed", fmt.Sprintf(`{"k":%d,"tEnd":"%s"}`, l.k+1, l.end.ISO()))
 	for _, o := range l.first.Records {
 		l.got[o]++
@@ -290,6 +294,9 @@ func (a *audit) end() {
 			if l.end != 0 {
 				a.list(l)
 				a.commit(l)
+			}
+			if _, ok := a.find(l.sink, l.queue); !ok { // the one that is done was deleted
+				a.push(l.queue)
 			}
 			a.at += 1_000_000
 			a.apply(command.KindTick, nil)
