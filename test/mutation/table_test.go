@@ -140,7 +140,7 @@ var table = []mutation{
 	{
 		invariant: bytes, why: "the manifest's time is that of the redo",
 		file: "commit/begin.go", old: "job.Intent = *b.g.open",
-		new: "job.Intent = *b.g.open; job.Intent.At = stages.MicrosOf(b.g.now()).ISO()",
+		new: "job.Intent = *b.g.open; job.Intent.At = stages.MicrosOf(b.g.store().Now()).ISO()",
 		pkg: "sink", test: "TestRedoIsTheSameOnAnyNode", says: "0000000001.json was put with 2 contents",
 	},
 	{
