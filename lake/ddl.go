@@ -39,7 +39,7 @@ func DDL(ctx context.Context, store Store, o Options, engine string, at Place, t
 	if err != nil {
 		return a.summary, err
 	}
-	names := map[string]int{}
+	names := map[string]bool{}
 	for _, q := range queues {
 		s, err := a.stats(ctx, q)
 		if err != nil {
@@ -49,13 +49,15 @@ func DDL(ctx context.Context, store Store, o Options, engine string, at Place, t
 			continue
 		}
 		t := &table{place: at, path: o.Prefix + "/" + q.String(), name: identifier(unescapeName(q.queue)), first: dayOf(s.first, false),
-			shapes: slices.SortedFunc(maps.Keys(s.shapes), func(x, y shape) int { return strings.Compare(fmt.Sprint(x), fmt.Sprint(y)) })}
+			shapes: s.shapes}
 		if s.first == stages.Beginning {
 			t.first = "2000-01-01"
 		}
-		if names[t.name]++; names[t.name] > 1 {
-			t.name = fmt.Sprintf("%s_%d", t.name, names[t.name])
+		base := t.name
+		for n := 2; names[t.name]; n++ {
+			t.name = fmt.Sprintf("%s_%d", base, n)
 		}
+		names[t.name] = true
 		if _, err := fmt.Fprintf(to, "-- %s\n%s\n", q, write(t)); err != nil {
 			return a.summary, err
 		}
@@ -66,10 +68,10 @@ func DDL(ctx context.Context, store Store, o Options, engine string, at Place, t
 // table is a queue that gets its statements.
 type table struct {
 	place  Place
-	path   string // key prefix, without a slash at its end
-	name   string // a plain identifier
-	first  string // day of the first window
-	shapes []shape
+	path   string             // key prefix, without a slash at its end
+	name   string             // a plain identifier
+	first  string             // day of the first window
+	shapes map[shape][]string // the extensions of each, sorted
 }
 
 // identifier makes a queue's name one that every engine takes without quotes.
@@ -100,16 +102,21 @@ func (t *table) url(scheme string) string {
 	return scheme + "://" + t.place.Bucket + "/" + t.path
 }
 
-// glob matches the objects of a shape, and nothing under _queen.
-func (s shape) glob() string {
-	path := "/dt=*/w-*"
+// glob matches the objects of a shape with an extension, and nothing under _queen. The extension is whole, since a partition's name in a key may end
+// like one.
+func (s shape) glob(ext string) string {
 	if s.hour {
-		path = "/dt=*/hour=*/w-*"
+		return "/dt=*/hour=*/w-*." + ext
 	}
-	if s.format == "parquet" {
-		return path + ".parquet"
+	return "/dt=*/w-*." + ext
+}
+
+// any is glob for all extensions of a shape, where an engine takes a list in braces.
+func (t *table) any(s shape) string {
+	if exts := t.shapes[s]; len(exts) > 1 {
+		return s.glob("{" + strings.Join(exts, ",") + "}")
 	}
-	return path + ".jsonl*"
+	return s.glob(t.shapes[s][0])
 }
 
 // suffix tells the tables of one queue apart where an engine needs one for each shape.
@@ -126,10 +133,18 @@ func (t *table) suffix(s shape) string {
 
 func (t *table) each(write func(s shape) string) []string {
 	var out []string
-	for _, s := range t.shapes {
+	for _, s := range slices.SortedFunc(maps.Keys(t.shapes), func(x, y shape) int { return strings.Compare(fmt.Sprint(x), fmt.Sprint(y)) }) {
 		out = append(out, write(s))
 	}
 	return out
+}
+
+// one writes a table for an engine that takes every object below a location for the table's: it cannot have two over one queue's.
+func (t *table) one(engine string, write func(s shape) string) string {
+	if len(t.shapes) > 1 {
+		return "-- no table: its objects differ in format or alignment, and " + engine + " reads all that lie under one location alike\n"
+	}
+	return strings.Join(t.each(write), "")
 }
 
 // idColumn is what a format calls the transaction id.
@@ -174,9 +189,13 @@ func duckDB(t *table) string {
 		if s.hour {
 			hour, hive = "hour", hive+", hour: VARCHAR"
 		}
-		read := "read_parquet(" + quoted(t.url("s3")+s.glob())
+		var globs []string
+		for _, ext := range t.shapes[s] {
+			globs = append(globs, quoted(t.url("s3")+s.glob(ext)))
+		}
+		read := "read_parquet([" + strings.Join(globs, ", ") + "]"
 		if s.format == "jsonl" {
-			read = "read_json(" + quoted(t.url("s3")+s.glob()) + ", format = 'newline_delimited', maximum_object_size = 134217728,\n    columns = {" +
+			read = "read_json([" + strings.Join(globs, ", ") + "], format = 'newline_delimited', maximum_object_size = 134217728,\n    columns = {" +
 				s.columns(types{"VARCHAR", "BIGINT", "TIMESTAMPTZ", "JSON", "\"", "\": '", "'"}) + "}"
 		}
 		return fmt.Sprintf("SELECT partition, \"offset\", %s AS transaction_id, ts, payload::JSON AS payload, dt, %s\n  FROM %s,\n    %s})", s.idColumn(), hour, read, hive)
@@ -185,9 +204,9 @@ func duckDB(t *table) string {
 
 func clickHouse(t *table) string {
 	return view(t, t.each(func(s shape) string {
-		source, format := "file("+quoted(t.url("")+s.glob()), "JSONEachRow"
+		source, format := "file("+quoted(t.url("")+t.any(s)), "JSONEachRow"
 		if t.place.Bucket != "" {
-			source = "s3(" + quoted(t.place.address()+"/"+strings.ReplaceAll(t.path, "%", "%25")+s.glob()) // a key is part of a URL there
+			source = "s3(" + quoted(t.place.address()+"/"+strings.ReplaceAll(t.path, "%", "%25")+t.any(s)) // a key is part of a URL there
 		}
 		if s.format == "parquet" {
 			format = "Parquet"
@@ -211,12 +230,12 @@ func spark(t *table) string {
 		using := map[string]string{"jsonl": "json", "parquet": "parquet"}[s.format]
 		columns := s.columns(types{"STRING", "BIGINT", "TIMESTAMP", "STRING", "`", "` ", ""})
 		return fmt.Sprintf("CREATE OR REPLACE TEMPORARY VIEW %s (%s)\nUSING %s\nOPTIONS (path %s,\n  basePath %s);\n",
-			t.name+t.suffix(s), columns, using, quoted(t.url("s3a")+s.glob()), quoted(t.url("s3a")))
+			t.name+t.suffix(s), columns, using, quoted(t.url("s3a")+t.any(s)), quoted(t.url("s3a")))
 	}), "")
 }
 
 func athena(t *table) string {
-	return strings.Join(t.each(func(s shape) string {
+	return t.one("Athena", func(s shape) string {
 		kind, y := "ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe'", types{"string", "bigint", "", "string", "`", "` ", ""}
 		if s.format == "parquet" {
 			kind, y.stamp = "STORED AS PARQUET", "timestamp"
@@ -228,19 +247,18 @@ func athena(t *table) string {
 			projected += "\n  'projection.hour.type' = 'integer', 'projection.hour.range' = '0,23', 'projection.hour.digits' = '2',"
 		}
 		return fmt.Sprintf("CREATE EXTERNAL TABLE %s (%s)\nPARTITIONED BY (%s string)\n%s\nLOCATION %s\nTBLPROPERTIES (%s\n  'storage.location.template' = %s);\n",
-			t.name+t.suffix(s), s.columns(y), strings.Join(s.partitions(), " string, "), kind, quoted(t.url("s3")+"/"), projected, quoted(template+"/"))
-	}), "")
+			t.name, s.columns(y), strings.Join(s.partitions(), " string, "), kind, quoted(t.url("s3")+"/"), projected, quoted(template+"/"))
+	})
 }
 
 func trino(t *table) string {
-	return strings.Join(t.each(func(s shape) string {
+	return t.one("Trino", func(s shape) string {
 		format, y := "OPENX_JSON", types{"varchar", "bigint", "", "varchar", "\"", "\" ", ""}
 		if s.format == "parquet" {
 			format, y.stamp = "PARQUET", "timestamp(6)"
 		}
-		name := t.name + t.suffix(s)
 		return fmt.Sprintf("CREATE TABLE hive.default.%s (%s, %s varchar)\nWITH (external_location = %s, format = '%s', partitioned_by = ARRAY['%s']);\n"+
 			"CALL hive.system.sync_partition_metadata('default', '%s', 'ADD');\n",
-			name, s.columns(y), strings.Join(s.partitions(), " varchar, "), quoted(t.url("s3")), format, strings.Join(s.partitions(), "', '"), name)
-	}), "")
+			t.name, s.columns(y), strings.Join(s.partitions(), " varchar, "), quoted(t.url("s3")), format, strings.Join(s.partitions(), "', '"), t.name)
+	})
 }

@@ -17,7 +17,7 @@ type queueStats struct {
 	windows, gaps, objects int   // gaps: windows that have no manifest, or one that cannot be read
 	records, bytes, lost   int64 // bytes: stored, after compression
 	first, last            stages.Micros
-	shapes                 map[shape]bool
+	shapes                 map[shape][]string // the extensions of each, sorted
 }
 
 // shape is what decides how objects are read.
@@ -54,7 +54,7 @@ func Stats(ctx context.Context, store Store, o Options, now time.Time, to io.Wri
 // stats reads the manifests of a queue and counts them in the summary. A window that has none, or one that cannot be read, is a fault.
 func (a *audit) stats(ctx context.Context, q *queueKeys) (queueStats, error) {
 	a.summary.Queues++
-	s := queueStats{shapes: map[shape]bool{}}
+	s := queueStats{shapes: map[shape][]string{}}
 	next := uint64(1)
 	for _, k := range slices.Sorted(maps.Keys(q.manifests)) {
 		s.gaps += int(k - next)
@@ -92,6 +92,10 @@ func (s *queueStats) add(m *Manifest, prefix string) {
 		s.lost += l.To - l.From + 1
 	}
 	for _, o := range m.Objects {
-		s.shapes[shape{m.Format, parseKey(prefix+"/", o.Key).hour}] = true
+		p := parseKey(prefix+"/", o.Key)
+		at := shape{m.Format, p.hour}
+		if i, found := slices.BinarySearch(s.shapes[at], p.ext); !found {
+			s.shapes[at] = slices.Insert(s.shapes[at], i, p.ext)
+		}
 	}
 }
