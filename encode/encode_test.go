@@ -160,13 +160,13 @@ func TestRoundTrip(t *testing.T) {
 			}
 			i := 0
 			for _, b := range l.bodies {
-				for _, r := range b.records {
+				for _, r := range b.All {
 					payload := string(r.Payload)
 					if f.Name() == "jsonl" {
 						payload = strings.NewReplacer("\r", " ", "\n", " ").Replace(payload)
 						payload = cmp.Or(payload, "null")
 					}
-					want := Row{Partition: l.names[b.h.Partition], Offset: r.Offset, TxID: string(r.TxID), TS: b.h.TS, Payload: []byte(payload)}
+					want := Row{Partition: l.names[b.H.Partition], Offset: r.Offset, TxID: string(r.TxID), TS: b.H.TS, Payload: []byte(payload)}
 					if fmt.Sprintf("%+v", got[i]) != fmt.Sprintf("%+v", want) {
 						t.Fatalf("%s: row %d: %+v, want %+v", f.Ext(), i, got[i], want)
 					}
@@ -246,12 +246,12 @@ func steps() *log {
 // workers come to them.
 func TestHeadersOutOfOrder(t *testing.T) {
 	for name, change := range map[string]func(l *log){
-		"stamps": func(l *log) { l.bodies[1].h.TS = 9 },
+		"stamps": func(l *log) { l.bodies[1].H.TS = 9 },
 		"offsets": func(l *log) {
-			l.bodies[1].h.Base, l.bodies[1].records[0].Offset, l.bodies[1].records[1].Offset = 1, 1, 2
+			l.bodies[1].H.Base, l.bodies[1].All[0].Offset, l.bodies[1].All[1].Offset = 1, 1, 2
 		},
-		"incarnations":    func(l *log) { l.bodies[3].h.TS = 11 },
-		"the same stamps": func(l *log) { l.bodies[3].h.TS = 12 },
+		"incarnations":    func(l *log) { l.bodies[3].H.TS = 11 },
+		"the same stamps": func(l *log) { l.bodies[3].H.TS = 12 },
 	} {
 		for _, large := range []bool{false, true} { // each append a run
 			l := steps()
@@ -273,14 +273,14 @@ func TestHeadersOutOfOrder(t *testing.T) {
 // Bodies that are not exactly what the headers say fail the window: nothing is ever skipped (design invariant 2).
 func TestBodiesAreChecked(t *testing.T) {
 	for name, change := range map[string]func(l *log, r *Rows){
-		"one record less": func(l *log, _ *Rows) { l.bodies[1].records = l.bodies[1].records[:1] },
+		"one record less": func(l *log, _ *Rows) { l.bodies[1].All = l.bodies[1].All[:1] },
 		"one more": func(l *log, _ *Rows) {
-			l.bodies[1].records = append(l.bodies[1].records, stages.Record{Offset: 4, Payload: []byte("1")})
+			l.bodies[1].All = append(l.bodies[1].All, stages.Record{Offset: 4, Payload: []byte("1")})
 		},
-		"a hole":            func(l *log, _ *Rows) { l.bodies[1].records[1].Offset = 7 },
-		"another partition": func(l *log, _ *Rows) { l.bodies[1].h.Partition = 77 },
-		"no records":        func(l *log, _ *Rows) { l.bodies[1].h.Count, l.bodies[1].records = 0, nil },
-		"damaged":           func(l *log, _ *Rows) { l.bodies[2].err = stages.ErrDamaged },
+		"a hole":            func(l *log, _ *Rows) { l.bodies[1].All[1].Offset = 7 },
+		"another partition": func(l *log, _ *Rows) { l.bodies[1].H.Partition = 77 },
+		"no records":        func(l *log, _ *Rows) { l.bodies[1].H.Count, l.bodies[1].All = 0, nil },
+		"damaged":           func(l *log, _ *Rows) { l.bodies[2].Err = stages.ErrDamaged },
 		"one body less": func(l *log, r *Rows) {
 			r.Read = func(ctx context.Context, as []stages.Append, into func(int, stages.Body) error) error {
 				return l.read(ctx, as[:len(as)-1], into)
@@ -406,7 +406,7 @@ func (g *gateWriter) Write(p []byte) (int, error) {
 func TestSealedPayloads(t *testing.T) {
 	l := &log{}
 	l.add(1, "p", 0, 0, record("a", `{"a":1}`), record("b", "\xff\"\x01é"), record("c", "not json"), record("d", "[\n1]"))
-	l.bodies[0].h.Flags = stages.FlagSealed
+	l.bodies[0].H.Flags = stages.FlagSealed
 	f, _ := Lookup("jsonl", "none")
 	got, _ := encode(t, f, l, 1)
 	var payloads []string

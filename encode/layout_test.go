@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"queen/encode/rowstest"
 	"queen/stages"
 )
 
@@ -79,7 +80,7 @@ func random(seed uint64) *log {
 			}
 		}
 	}
-	slices.SortStableFunc(l.bodies, func(a, b body) int { return cmp.Compare(l.names[a.h.Partition], l.names[b.h.Partition]) })
+	slices.SortStableFunc(l.bodies, func(a, b rowstest.Append) int { return cmp.Compare(l.names[a.H.Partition], l.names[b.H.Partition]) })
 	return l
 }
 
@@ -180,7 +181,7 @@ func TestObjectsAreWindowsOfTheirOwn(t *testing.T) {
 		for _, list := range s.shown {
 			alone := &log{names: l.names}
 			for _, b := range l.bodies {
-				if l.names[b.h.Partition] == list.Parts[0].Name {
+				if l.names[b.H.Partition] == list.Parts[0].Name {
 					alone.bodies = append(alone.bodies, b)
 				}
 			}

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 
 	"queen/encode/rows"
+	"queen/internal/heaptest"
 	"queen/stages"
 )
 
@@ -62,27 +63,19 @@ func TestReadAheadMemory(t *testing.T) {
 func readAhead(t *testing.T, r Rows, line int64) {
 	f, _ := Lookup("jsonl", "none")
 	release, done := make(chan struct{}), make(chan error, 1)
-	before := heap()
+	before := heaptest.Live()
 	go func() {
 		_, err := f.Encode(t.Context(), &gateWriter{release}, r)
 		done <- err
 	}()
 	synctest.Wait()
-	if took, limit := heap()-before, rows.Memory(r.Readers)+line+128<<10; took > limit || took < 1<<20 {
+	if took, limit := heaptest.Live()-before, rows.Memory(r.Readers)+line+128<<10; took > limit || took < 1<<20 {
 		t.Errorf("%d bytes are held, at most %d are promised", took, limit)
 	}
 	close(release)
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-}
-
-func heap() int64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }
 
 // The buffers are made once: no run leaves any garbage.
@@ -113,9 +106,9 @@ func TestPieces(t *testing.T) {
 		l, listed := sized(w.appends, w.records, w.payload)
 		want := sha256.New()
 		for _, b := range l.bodies {
-			for _, rec := range b.records {
+			for _, rec := range b.All {
 				fmt.Fprintf(want, `{"partition":"customer-000001","offset":%d,"transactionId":"%s","ts":"%s","payload":%s}`+"\n",
-					rec.Offset, rec.TxID, b.h.TS.AppendISO(nil), rec.Payload)
+					rec.Offset, rec.TxID, b.H.TS.AppendISO(nil), rec.Payload)
 			}
 		}
 		for _, readers := range []int{1, 3} {

@@ -10,38 +10,15 @@ import (
 
 	"go.uber.org/goleak"
 
+	"queen/encode/rowstest"
 	"queen/stages"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// body is one append in memory.
-type body struct {
-	h       stages.Header
-	records []stages.Record
-	err     error // after the records
-}
-
-var _ stages.Body = body{}
-
-func (b body) Header() stages.Header { return b.h }
-
-func (b body) Records() iter.Seq2[stages.Record, error] {
-	return func(yield func(stages.Record, error) bool) {
-		for _, r := range b.records {
-			if !yield(r, nil) {
-				return
-			}
-		}
-		if b.err != nil {
-			yield(stages.Record{}, b.err)
-		}
-	}
-}
-
 // log is a sorted window in memory.
 type log struct {
-	bodies []body
+	bodies []rowstest.Append
 	names  map[stages.PartitionID]string
 }
 
@@ -54,32 +31,24 @@ func (l *log) rows(readers int) Rows {
 func (l *log) listing() stages.Listing {
 	var list stages.Listing
 	for i, b := range l.bodies {
-		part := slices.IndexFunc(list.Parts, func(p stages.Part) bool { return p.ID == b.h.Partition })
+		part := slices.IndexFunc(list.Parts, func(p stages.Part) bool { return p.ID == b.H.Partition })
 		if part < 0 {
 			part = len(list.Parts)
-			list.Parts = append(list.Parts, stages.Part{ID: b.h.Partition, Name: l.names[b.h.Partition]})
+			list.Parts = append(list.Parts, stages.Part{ID: b.H.Partition, Name: l.names[b.H.Partition]})
 		}
 		if i == 0 {
-			list.MinTS, list.MaxTS = b.h.TS, b.h.TS
+			list.MinTS, list.MaxTS = b.H.TS, b.H.TS
 		}
-		list.MinTS, list.MaxTS = min(list.MinTS, b.h.TS), max(list.MaxTS, b.h.TS)
-		list.Records += int64(b.h.Count)
-		list.Weight += int64(b.h.Weight)
-		list.Appends = append(list.Appends, stages.Append{Part: uint32(part), Off: uint32(i), Len: uint32(b.h.Weight)})
+		list.MinTS, list.MaxTS = min(list.MinTS, b.H.TS), max(list.MaxTS, b.H.TS)
+		list.Records += int64(b.H.Count)
+		list.Weight += int64(b.H.Weight)
+		list.Appends = append(list.Appends, stages.Append{Part: uint32(part), Off: uint32(i), Len: uint32(b.H.Weight)})
 	}
 	return list
 }
 
 func (l *log) read(ctx context.Context, appends []stages.Append, into func(int, stages.Body) error) error {
-	for i, a := range appends {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err := into(i, l.bodies[a.Off]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return rowstest.Read(l.bodies)(ctx, appends, into)
 }
 
 // add appends one push to a partition.
@@ -98,7 +67,7 @@ func (l *log) add(id stages.PartitionID, name string, ts stages.Micros, base int
 			}
 		}
 	}
-	l.bodies = append(l.bodies, body{h: h, records: records})
+	l.bodies = append(l.bodies, rowstest.Append{H: h, All: records})
 }
 
 func record(txID, payload string) stages.Record {

@@ -2,9 +2,7 @@ package lake
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"iter"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -12,20 +10,9 @@ import (
 	"testing"
 
 	"queen/encode"
+	"queen/encode/rowstest"
 	"queen/stages"
 )
-
-// one is an append of one record.
-type one struct {
-	h stages.Header
-	r stages.Record
-}
-
-func (o one) Header() stages.Header { return o.h }
-
-func (o one) Records() iter.Seq2[stages.Record, error] {
-	return func(yield func(stages.Record, error) bool) { yield(o.r, nil) }
-}
 
 // packParquet writes sorted rows as the sink does.
 func packParquet(t testing.TB, codec, queue string, all []Row) []byte {
@@ -35,25 +22,18 @@ func packParquet(t testing.TB, codec, queue string, all []Row) []byte {
 		t.Fatal(err)
 	}
 	list := stages.Listing{Records: int64(len(all))}
-	bodies := make([]one, len(all))
+	bodies := make([]rowstest.Append, len(all))
 	for i, row := range all {
 		if i == 0 || row.Partition != all[i-1].Partition || row.Offset <= all[i-1].Offset {
 			list.Parts = append(list.Parts, stages.Part{ID: stages.PartitionID(i), Name: row.Partition})
 		}
-		bodies[i] = one{stages.Header{TS: row.TS, Partition: list.Parts[len(list.Parts)-1].ID, Base: row.Offset, Count: 1},
-			stages.Record{Offset: row.Offset, TxID: []byte(row.TxID), Payload: row.Payload}}
+		bodies[i] = rowstest.Append{H: stages.Header{TS: row.TS, Partition: list.Parts[len(list.Parts)-1].ID, Base: row.Offset, Count: 1},
+			All: []stages.Record{{Offset: row.Offset, TxID: []byte(row.TxID), Payload: row.Payload}}}
 		list.Appends = append(list.Appends, stages.Append{Part: uint32(len(list.Parts) - 1), Off: uint32(i), Len: 100})
 	}
 	var out bytes.Buffer
 	_, err = f.Encode(t.Context(), &out, encode.Rows{Appends: list.Appends, List: &list, Readers: 1, Queue: queue, Tenant: tenant,
-		Read: func(_ context.Context, appends []stages.Append, into func(int, stages.Body) error) error {
-			for i, a := range appends {
-				if err := into(i, bodies[a.Off]); err != nil {
-					return err
-				}
-			}
-			return nil
-		}})
+		Read: rowstest.Read(bodies)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,17 +9,9 @@ import (
 	"runtime/debug"
 	"testing"
 	"testing/synctest"
-)
 
-// live is the heap in use after collections that also empty all pools.
-func live() int64 {
-	for range 3 {
-		runtime.GC()
-	}
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
+	"queen/internal/heaptest"
+)
 
 // stuck is an object that nobody takes: its writer waits.
 type stuck struct {
@@ -48,7 +40,7 @@ func TestMemoryIsKnown(t *testing.T) {
 	for _, c := range List(nil) {
 		synctest.Test(t, func(t *testing.T) {
 			data := noise(24 << 20)
-			before := live()
+			before := heaptest.Live()
 			object := &stuck{pass: 9 << 20, wait: make(chan struct{})}
 			w, err := c.Writer(object)
 			if err != nil {
@@ -62,7 +54,7 @@ func TestMemoryIsKnown(t *testing.T) {
 				}
 			}()
 			synctest.Wait()
-			took := live() - before
+			took := heaptest.Live() - before
 			close(object.wait)
 			<-done
 			w.Abort()
@@ -94,7 +86,7 @@ func TestEncodersAreUsedAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		before := live()
+		before := heaptest.Live()
 		first := allocated(one)
 		least := first // under the race detector a pool throws some of what it is given away
 		for range 5 {
@@ -103,7 +95,7 @@ func TestEncodersAreUsedAgain(t *testing.T) {
 		if first < c.Memory()/4 || least > first/10 {
 			t.Errorf("%s: %d bytes for the first object, %d for another", c.Name(), first, least)
 		}
-		if idle := live() - before; idle > 64<<10 {
+		if idle := heaptest.Live() - before; idle > 64<<10 {
 			t.Errorf("%s: %d bytes are kept for nothing", c.Name(), idle)
 		}
 		runtime.KeepAlive(c)

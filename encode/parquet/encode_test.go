@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"queen/encode/rows"
+	"queen/encode/rowstest"
 	"queen/stages"
 )
 
@@ -34,8 +35,8 @@ func TestLongTransactionIDs(t *testing.T) {
 	reads := map[int]int{}
 	for _, long := range []bool{true, false} {
 		if !long {
-			w.bodies[1].records = w.bodies[1].records[:40_000]
-			w.bodies[1].h.Count = 40_000
+			w.bodies[1].All = w.bodies[1].All[:40_000]
+			w.bodies[1].H.Count = 40_000
 			w.bodies = w.bodies[:2]
 		}
 		r := w.rows(1)
@@ -170,7 +171,7 @@ func TestRecordsAreCounted(t *testing.T) {
 				return read(ctx, as, func(i int, b stages.Body) error {
 					h := b.Header()
 					h.Count--
-					return into(i, body{h, b.(body).records[:h.Count]})
+					return into(i, rowstest.Append{H: h, All: b.(rowstest.Append).All[:h.Count]})
 				})
 			}
 		},

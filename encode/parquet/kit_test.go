@@ -2,7 +2,6 @@ package parquet
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"iter"
 	"slices"
@@ -13,34 +12,15 @@ import (
 	"go.uber.org/goleak"
 
 	"queen/encode/rows"
+	"queen/encode/rowstest"
 	"queen/stages"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// body is one append in memory.
-type body struct {
-	h       stages.Header
-	records []stages.Record
-}
-
-var _ stages.Body = body{}
-
-func (b body) Header() stages.Header { return b.h }
-
-func (b body) Records() iter.Seq2[stages.Record, error] {
-	return func(yield func(stages.Record, error) bool) {
-		for _, r := range b.records {
-			if !yield(r, nil) {
-				return
-			}
-		}
-	}
-}
-
 // window is a sorted window in memory.
 type window struct {
-	bodies []body
+	bodies []rowstest.Append
 	parts  []stages.Part
 }
 
@@ -54,28 +34,18 @@ func (w *window) add(name string, ts stages.Micros, base int64, records ...stage
 		records[i].Offset = base + int64(i)
 		h.Weight += int32(stages.RecordWeight(len(records[i].TxID), len(name), len(records[i].Payload)))
 	}
-	w.bodies = append(w.bodies, body{h, records})
+	w.bodies = append(w.bodies, rowstest.Append{H: h, All: records})
 }
 
 func (w *window) rows(readers int) rows.Rows {
 	list := stages.Listing{Parts: w.parts}
 	for i, b := range w.bodies {
-		list.Records += int64(b.h.Count)
-		list.Weight += int64(b.h.Weight)
-		list.Appends = append(list.Appends, stages.Append{Part: uint32(b.h.Partition - 1), Off: uint32(i), Len: uint32(b.h.Weight)})
+		list.Records += int64(b.H.Count)
+		list.Weight += int64(b.H.Weight)
+		list.Appends = append(list.Appends, stages.Append{Part: uint32(b.H.Partition - 1), Off: uint32(i), Len: uint32(b.H.Weight)})
 	}
 	return rows.Rows{Appends: list.Appends, List: &list, Readers: readers, Queue: "orders", Tenant: stages.DefaultTenant,
-		Read: func(ctx context.Context, appends []stages.Append, into func(int, stages.Body) error) error {
-			for i, a := range appends {
-				if ctx.Err() != nil {
-					return context.Cause(ctx)
-				}
-				if err := into(i, w.bodies[a.Off]); err != nil {
-					return err
-				}
-			}
-			return nil
-		}}
+		Read: rowstest.Read(w.bodies)}
 }
 
 // same is n records of one transaction id and payload.
@@ -125,14 +95,14 @@ func roundTrip(t testing.TB, f Format, w *window, object []byte) {
 	next, stop := iter.Pull2(f.Decode(bytes.NewReader(object)))
 	defer stop()
 	for _, b := range w.bodies {
-		for _, want := range b.records {
+		for _, want := range b.All {
 			got, err, more := next()
 			if err != nil || !more {
-				t.Fatalf("offset %d of %q: there is %v, %v", want.Offset, w.parts[b.h.Partition-1].Name, more, err)
+				t.Fatalf("offset %d of %q: there is %v, %v", want.Offset, w.parts[b.H.Partition-1].Name, more, err)
 			}
-			if got.Partition != w.parts[b.h.Partition-1].Name || got.Offset != want.Offset || got.TS != b.h.TS || got.TxID != string(want.TxID) ||
+			if got.Partition != w.parts[b.H.Partition-1].Name || got.Offset != want.Offset || got.TS != b.H.TS || got.TxID != string(want.TxID) ||
 				!bytes.Equal(got.Payload, want.Payload) {
-				t.Fatalf("got %.300s, want %.300s of append %.300s", fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", b.h))
+				t.Fatalf("got %.300s, want %.300s of append %.300s", fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", b.H))
 			}
 		}
 	}

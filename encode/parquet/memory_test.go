@@ -8,18 +8,9 @@ import (
 	"testing/synctest"
 
 	"queen/encode/rows"
+	"queen/internal/heaptest"
 	"queen/stages"
 )
-
-// live is the heap in use after collections that also empty all pools.
-func live() int64 {
-	for range 3 {
-		runtime.GC()
-	}
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
 
 // stuck lets some bytes through and then stands still, until it is released; then it takes the rest.
 type stuck struct {
@@ -57,6 +48,29 @@ func noisy(appends, records, txID, payload int, names bool) *window {
 	return w
 }
 
+// held is the most that encoding a window takes while the upload stands still after so many bytes, for each of them.
+func held(t *testing.T, w *window, readers int, passes ...int) (most int64) {
+	for _, pass := range passes {
+		synctest.Test(t, func(t *testing.T) {
+			before := heaptest.Live()
+			to := &stuck{pass: pass, wait: make(chan struct{})}
+			done := make(chan error, 1)
+			go func() {
+				_, err := zstd().Encode(t.Context(), to, w.rows(readers))
+				done <- err
+			}()
+			synctest.Wait()
+			most = max(most, heaptest.Live()-before)
+			close(to.wait)
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	runtime.KeepAlive(w)
+	return most
+}
+
 // What encoding takes is known, wherever the upload stands still: what Memory and rows.Memory say, and not more. What the records themselves take
 // is the test's.
 func TestMemoryIsKnown(t *testing.T) {
@@ -68,29 +82,11 @@ func TestMemoryIsKnown(t *testing.T) {
 		"transaction ids": noisy(200, 100, 1000, 8, false),
 	} {
 		object := len(write(t, snappy(), w.rows(readers)))
-		most := int64(0)
-		for _, pass := range []int{1000, object / 5, object / 2, object * 3 / 4} {
-			synctest.Test(t, func(t *testing.T) {
-				before := live()
-				to := &stuck{pass: pass, wait: make(chan struct{})}
-				done := make(chan error, 1)
-				go func() {
-					_, err := zstd().Encode(t.Context(), to, w.rows(readers))
-					done <- err
-				}()
-				synctest.Wait()
-				most = max(most, live()-before)
-				close(to.wait)
-				if err := <-done; err != nil {
-					t.Error(err)
-				}
-			})
-		}
+		most := held(t, w, readers, 1000, object/5, object/2, object*3/4)
 		t.Logf("%s: %d KiB of %d", name, most>>10, (zstd().Memory()+rows.Memory(readers))>>10)
 		if limit := zstd().Memory() + rows.Memory(readers); most > limit || most < limit/5 {
 			t.Errorf("%s: %d bytes are held, %d are promised", name, most, limit)
 		}
-		runtime.KeepAlive(w)
 	}
 }
 
@@ -99,27 +95,9 @@ func TestMemoryOfALargeRecord(t *testing.T) {
 	const size = 32<<20 + 1<<10
 	w := noisy(3, 1, 36, size, false)
 	object := len(write(t, snappy(), w.rows(2)))
-	most := int64(0)
-	for _, pass := range []int{1000, object / 3, object / 2, object * 3 / 4} {
-		synctest.Test(t, func(t *testing.T) {
-			before := live()
-			to := &stuck{pass: pass, wait: make(chan struct{})}
-			done := make(chan error, 1)
-			go func() {
-				_, err := zstd().Encode(t.Context(), to, w.rows(2))
-				done <- err
-			}()
-			synctest.Wait()
-			most = max(most, live()-before)
-			close(to.wait)
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	most := held(t, w, 2, 1000, object/3, object/2, object*3/4)
 	t.Logf("%d MiB, %.1f times the record", most>>20, float64(most)/size)
 	if limit := zstd().Memory() + rows.Memory(2) + 8*size; most > limit || most < 3*size {
 		t.Errorf("%d bytes are held, at most %d are promised", most, limit)
 	}
-	runtime.KeepAlive(w)
 }

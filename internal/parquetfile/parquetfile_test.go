@@ -2,11 +2,9 @@ package parquetfile_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -14,27 +12,10 @@ import (
 	"testing"
 
 	"queen/encode"
+	"queen/encode/rowstest"
 	"queen/internal/parquetfile"
 	"queen/stages"
 )
-
-// body is an append of some records.
-type body struct {
-	h       stages.Header
-	records []stages.Record
-}
-
-func (b body) Header() stages.Header { return b.h }
-
-func (b body) Records() iter.Seq2[stages.Record, error] {
-	return func(yield func(stages.Record, error) bool) {
-		for _, r := range b.records {
-			if !yield(r, nil) {
-				return
-			}
-		}
-	}
-}
 
 // object writes appends of one record each, of the sorted partitions.
 func object(t testing.TB, codec string, names []string, payloads ...string) []byte {
@@ -44,12 +25,12 @@ func object(t testing.TB, codec string, names []string, payloads ...string) []by
 		t.Fatal(err)
 	}
 	var list stages.Listing
-	var bodies []body
+	var bodies []rowstest.Append
 	for i, name := range names {
 		list.Parts = append(list.Parts, stages.Part{ID: stages.PartitionID(i + 1), Name: name})
-		b := body{h: stages.Header{TS: stages.Micros(1000 + i), Partition: stages.PartitionID(i + 1), Base: int64(i), Count: int32(len(payloads))}}
+		b := rowstest.Append{H: stages.Header{TS: stages.Micros(1000 + i), Partition: stages.PartitionID(i + 1), Base: int64(i), Count: int32(len(payloads))}}
 		for j, p := range payloads {
-			b.records = append(b.records, stages.Record{Offset: int64(i + j), TxID: fmt.Appendf(nil, "tx-%d", j), Payload: []byte(p)})
+			b.All = append(b.All, stages.Record{Offset: int64(i + j), TxID: fmt.Appendf(nil, "tx-%d", j), Payload: []byte(p)})
 		}
 		bodies = append(bodies, b)
 		list.Appends = append(list.Appends, stages.Append{Part: uint32(i), Off: uint32(i), Len: 100})
@@ -57,14 +38,7 @@ func object(t testing.TB, codec string, names []string, payloads ...string) []by
 	}
 	var out bytes.Buffer
 	_, err = f.Encode(t.Context(), &out, encode.Rows{Appends: list.Appends, List: &list, Readers: 1, Queue: "q", Tenant: "t",
-		Read: func(_ context.Context, as []stages.Append, into func(int, stages.Body) error) error {
-			for i, a := range as {
-				if err := into(i, bodies[a.Off]); err != nil {
-					return err
-				}
-			}
-			return nil
-		}})
+		Read: rowstest.Read(bodies)})
 	if err != nil {
 		t.Fatal(err)
 	}
