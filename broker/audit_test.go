@@ -67,7 +67,9 @@ func (l *life) close() { _, _ = l.State.Close(), l.segs.Close() }
 
 // crash ends the process. The disk keeps some of what was not synced.
 func (a *audit) crash() {
-	fs := a.n.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: []int{0, 50, 100}[a.rng.IntN(3)], RNG: a.rng})
+	// What the store does beside us decides how often the disk draws, so it has numbers of its own: a seed takes the same steps each time.
+	own := rand.New(rand.NewPCG(a.rng.Uint64(), 77))
+	fs := a.n.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: []int{0, 50, 100}[a.rng.IntN(3)], RNG: own})
 	a.n.close()
 	a.open(fs)
 }

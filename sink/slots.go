@@ -55,7 +55,8 @@ type need struct {
 const promisedBytes = 40
 
 // needOf divides a memory limit. A part is a twelfth of it, so that what writing takes leaves room for lists in 64 MiB; no more is read ahead
-// than an eighth of it. Below some 52 MiB a window needs more than there is: one is written at a time all the same.
+// than an eighth of it. Below some 52 MiB a window needs more than there is, or 58 in a layout
+// of many objects: one is written at a time all the same.
 func needOf(memory, threshold int64, readers int, encoder int64) need {
 	n := need{memory: memory, part: min(max(memory/12, upload.MinPart), upload.MaxPart) &^ (stages.ChunkBytes - 1)}
 	n.threshold = min(threshold, 3*n.part)

@@ -189,6 +189,12 @@ var table = []mutation{
 		pkg: "sink", test: "TestPointerWaitsForTheManifest", says: "is committed and its manifest",
 	},
 	{
+		invariant: pointer, why: "an object that fails while its window looks counts as sent",
+		file: "upload/puts.go", old: "p.mu.Lock()\n\t\tok := p.held == 0 || free(p.held)\n\t\tp.mu.Unlock()\n\t\tif p.ctx.Err() != nil {",
+		new: "failed := p.ctx.Err() != nil; p.mu.Lock(); ok := p.held == 0 || free(p.held); p.mu.Unlock(); if failed {",
+		pkg: "upload", test: "TestFailureBetweenTwoLooks", says: "<nil>",
+	},
+	{
 		invariant: pointer, why: "any manifest under the key counts as a finished upload of this intent",
 		file: "upload/finished.go", old: "if m == nil || !m.matches(id, in) {", new: "if m == nil {",
 		pkg: "sink", test: "TestForeignManifestIsNotTaken", says: "its manifest says sha256",
