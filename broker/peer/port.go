@@ -1,0 +1,253 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// greetingLimit is how long a greeting may take; dialLimit is how long a connection may take to come about.
+const (
+	greetingLimit = 5 * time.Second
+	dialLimit     = 5 * time.Second
+	saysEvery     = time.Minute // between two lines about refused streams
+)
+
+// Options of a Port. All but Dial and Now are required.
+type Options struct {
+	Self     Member
+	Token    string
+	Listener net.Listener // the port closes it
+	// Dial opens a connection to host:port. Nil: TCP.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
+	// Seed is that of the cluster, zeros while it is not known.
+	Seed func() [16]byte
+	Now  func() time.Time
+	Log  zerolog.Logger
+}
+
+// Port is a node's place in its cluster: it accepts streams of other nodes and opens streams to them. Close ends it.
+type Port struct {
+	o       Options
+	raft    *lane
+	forward *lane
+	stop    chan struct{}
+	once    sync.Once
+	done    sync.WaitGroup
+
+	mu    sync.Mutex
+	open  map[net.Conn]bool // connections whose greeting is not over
+	said  time.Time
+	quiet int
+}
+
+// New returns a port that accepts.
+func New(o Options) (*Port, error) {
+	if o.Self.ID == "" || o.Token == "" || o.Listener == nil || o.Seed == nil || o.Now == nil {
+		return nil, errors.New("peer port: id, token, listener, seed and clock are needed")
+	}
+	if o.Dial == nil {
+		dialer := &net.Dialer{Timeout: dialLimit}
+		o.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "tcp", address)
+		}
+	}
+	p := &Port{o: o, stop: make(chan struct{}), open: map[net.Conn]bool{}}
+	address := named(o.Self.Address())
+	p.raft = &lane{port: p, address: address, conns: make(chan net.Conn), stop: make(chan struct{})}
+	p.forward = &lane{port: p, address: address, conns: make(chan net.Conn), stop: make(chan struct{})}
+	p.done.Go(p.accept)
+	return p, nil
+}
+
+// Lane gives the streams of one kind, as a listener. Closing it leaves the port open.
+func (p *Port) Lane(k Kind) net.Listener {
+	if k == Raft {
+		return p.raft
+	}
+	return p.forward
+}
+
+// Dial opens a stream of one kind to a member, whose address is that of raft's configuration.
+func (p *Port) Dial(ctx context.Context, to, address string, k Kind) (net.Conn, error) {
+	m := Parse(to, address)
+	if m.Raft == "" {
+		return nil, errUnreachable(to, address)
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialLimit)
+	defer cancel()
+	c, err := p.o.Dial(ctx, m.Raft)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { drop(c) })
+	defer stop()
+	err = greet(c, p.o.Token, hello{kind: k, seed: p.o.Seed(), from: p.o.Self.ID, to: to})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("node %s at %s: %w", to, m.Raft, err), ignoreClosed(c.Close()))
+	}
+	if !stop() {
+		return nil, fmt.Errorf("node %s at %s: %w", to, m.Raft, ctx.Err())
+	}
+	return c, nil
+}
+
+func (p *Port) accept() {
+	for {
+		c, err := p.o.Listener.Accept()
+		if err != nil {
+			select {
+			case <-p.stop:
+				return
+			default:
+			}
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			p.o.Log.Error().Err(err).Msg("a connection of another node was not accepted")
+			select {
+			case <-time.After(time.Second): // out of descriptors: others close meanwhile
+				continue
+			case <-p.stop:
+				return
+			}
+		}
+		p.done.Go(func() { p.receive(c) })
+	}
+}
+
+func (p *Port) receive(c net.Conn) {
+	if !p.note(c, true) {
+		return
+	}
+	limit := time.AfterFunc(greetingLimit, func() { drop(c) })
+	h, err := answer(c, p.o.Token, p.o.Self.ID, p.o.Seed())
+	if !limit.Stop() && err == nil {
+		err = errors.New("the greeting took too long")
+	}
+	p.note(c, false)
+	if err == nil {
+		lane := p.Lane(h.kind).(*lane)
+		select {
+		case lane.conns <- c:
+			return
+		case <-lane.stop:
+		case <-p.stop:
+		}
+	} else {
+		p.say(c, h, err)
+	}
+	drop(c)
+}
+
+// note adds or removes a connection whose greeting goes on; false: the port is closed, and so is the connection.
+func (p *Port) note(c net.Conn, add bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.stop:
+		drop(c)
+		return false
+	default:
+	}
+	if add {
+		p.open[c] = true
+	} else {
+		delete(p.open, c)
+	}
+	return true
+}
+
+// say tells of a refused stream, at most once a minute: whoever finds the port may not fill the log.
+func (p *Port) say(c net.Conn, h hello, err error) {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return // a port scan, or a node that stops
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.o.Now()
+	if !p.said.IsZero() && now.Sub(p.said) < saysEvery {
+		p.quiet++
+		return
+	}
+	e := p.o.Log.Warn().AnErr("why", err).Str("from", c.RemoteAddr().String())
+	if h.from != "" {
+		e = e.Str("node", h.from)
+	}
+	if p.quiet > 0 {
+		e = e.Int("more", p.quiet)
+	}
+	p.said, p.quiet = now, 0
+	e.Msg("a stream of another node was refused")
+}
+
+// Close stops accepting and waits for what the port began. Streams that were handed out are their users'.
+func (p *Port) Close() error {
+	var err error
+	p.once.Do(func() {
+		p.mu.Lock()
+		close(p.stop)
+		for c := range p.open {
+			drop(c)
+		}
+		p.mu.Unlock()
+		err = ignoreClosed(p.o.Listener.Close())
+	})
+	p.done.Wait()
+	return err
+}
+
+// drop closes a stream that nobody uses: its other end sees that, and there is nothing on it to lose.
+func drop(c net.Conn) { _ = c.Close() }
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// lane is the listener of one kind.
+type lane struct {
+	port    *Port
+	address named
+	conns   chan net.Conn
+	stop    chan struct{}
+	once    sync.Once
+}
+
+var _ net.Listener = (*lane)(nil)
+
+// Accept waits for a stream.
+func (l *lane) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.stop:
+	case <-l.port.stop:
+	}
+	return nil, net.ErrClosed
+}
+
+// Close ends Accept.
+func (l *lane) Close() error {
+	l.once.Do(func() { close(l.stop) })
+	return nil
+}
+
+// Addr is the node's address as raft's configuration has it.
+func (l *lane) Addr() net.Addr { return l.address }
+
+// named is an address of raft's configuration.
+type named string
+
+// Network is always the same.
+func (named) Network() string { return "queen" }
+
+func (n named) String() string { return string(n) }
