@@ -114,6 +114,17 @@ func Decode(entry []byte) ([]Command, error) {
 	return commands, nil
 }
 
+// Requests returns the request ids of an entry's commands. The entry was decoded before: it is not checked again.
+func Requests(entry []byte) [][16]byte {
+	var ids [][16]byte
+	for rest := entry[min(1, len(entry)):]; len(rest) >= HeaderSize; {
+		size := HeaderSize + int(binary.BigEndian.Uint32(rest[4:]))
+		ids = append(ids, [16]byte(rest[16:32]))
+		rest = rest[min(size, len(rest)):]
+	}
+	return ids
+}
+
 // decodeOne returns the command at the front of b and its size.
 func decodeOne(b []byte) (Command, int, error) {
 	if len(b) < HeaderSize {

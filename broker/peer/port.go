@@ -42,7 +42,7 @@ type Port struct {
 	done    sync.WaitGroup
 
 	mu    sync.Mutex
-	open  map[net.Conn]bool // connections whose greeting is not over
+	open  map[net.Conn]bool // accepted connections
 	said  time.Time
 	quiet int
 }
@@ -131,11 +131,10 @@ func (p *Port) receive(c net.Conn) {
 	if !limit.Stop() && err == nil {
 		err = errors.New("the greeting took too long")
 	}
-	p.note(c, false)
 	if err == nil {
 		lane := p.Lane(h.kind).(*lane)
 		select {
-		case lane.conns <- c:
+		case lane.conns <- &stream{Conn: c, port: p}:
 			return
 		case <-lane.stop:
 		case <-p.stop:
@@ -143,24 +142,37 @@ func (p *Port) receive(c net.Conn) {
 	} else {
 		p.say(c, h, err)
 	}
+	p.note(c, false)
 	drop(c)
 }
 
-// note adds or removes a connection whose greeting goes on; false: the port is closed, and so is the connection.
+// stream is an accepted connection, which its user, or the port, closes.
+type stream struct {
+	net.Conn
+	port *Port
+}
+
+// Close closes it.
+func (s *stream) Close() error {
+	s.port.note(s.Conn, false)
+	return s.Conn.Close()
+}
+
+// note adds or removes an accepted connection; false: the port is closed, and so is the connection.
 func (p *Port) note(c net.Conn, add bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !add {
+		delete(p.open, c)
+		return true
+	}
 	select {
 	case <-p.stop:
 		drop(c)
 		return false
 	default:
 	}
-	if add {
-		p.open[c] = true
-	} else {
-		delete(p.open, c)
-	}
+	p.open[c] = true
 	return true
 }
 
@@ -187,7 +199,7 @@ func (p *Port) say(c net.Conn, h hello, err error) {
 	e.Msg("a stream of another node was refused")
 }
 
-// Close stops accepting and waits for what the port began. Streams that were handed out are their users'.
+// Close stops accepting, and closes the streams that were accepted: raft leaves them open. Those that were dialled are their users'.
 func (p *Port) Close() error {
 	var err error
 	p.once.Do(func() {

@@ -28,6 +28,9 @@ type logs struct {
 	limit int64       // bytes; below 1 nothing is kept
 	fatal func(error) // called when a write failed in a way after which the disk cannot be trusted
 
+	shared  bool          // other nodes may lead: entries at the end that were never committed may be taken back
+	applied func() uint64 // by the machine: no such entry
+
 	full   atomic.Bool // the newest write found the disk full
 	broken atomic.Bool // a write failed, and it is unknown what the disk holds: nothing is written any more
 
@@ -111,14 +114,27 @@ func (l *logs) StoreLogs(entries []*raft.Log) error {
 	return nil
 }
 
-// DeleteRange removes a prefix or a suffix of the log.
+// DeleteRange removes a prefix or a suffix of the log. A suffix is what another leader overrules, and nothing in it was applied.
 func (l *logs) DeleteRange(from, to uint64) error {
 	if l.broken.Load() {
 		return errLogBroken
 	}
 	l.forget()
+	last, err := l.store.LastIndex()
+	if err != nil || !l.shared || to < last {
+		return errors.Join(err, l.store.DeleteRange(from, to))
+	}
+	if applied := l.applied(); from <= applied {
+		return fmt.Errorf("raft log: entries %d to %d may not be taken back, entry %d is applied", from, to, applied)
+	}
+	if c, ok := l.store.(tailCutter); ok {
+		return c.CutTail(from)
+	}
 	return l.store.DeleteRange(from, to)
 }
+
+// tailCutter is a store that keeps a mark of its end, which has to be taken back first.
+type tailCutter interface{ CutTail(from uint64) error }
 
 func (l *logs) keep(entries []*raft.Log) {
 	if l.limit < 1 || len(entries) == 0 {

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 
+	"queen/broker/command"
 	"queen/stages"
 )
 
@@ -33,14 +35,58 @@ type outcome struct {
 
 // machine is the raft.FSM around a Machine. It stops at the first error: what follows in the log must not be applied to a
 // state that misses an entry.
+//
+// It also tells the members of the cluster as entries name them, and gives results to those who forwarded a command and wait for it to be
+// applied here.
 type machine struct {
 	to      Machine
 	applied func() // called after each entry that was applied
+	members func(index uint64, list raft.Configuration)
 	fatal   func(error)
 	broken  atomic.Bool
+
+	mu      sync.Mutex
+	waiting map[[16]byte]chan any // by request id; each holds one result
 }
 
-var _ raft.FSM = (*machine)(nil)
+var (
+	_ raft.FSM                = (*machine)(nil)
+	_ raft.ConfigurationStore = (*machine)(nil)
+)
+
+// expect returns what the result of a command will be sent to when it is applied here.
+func (m *machine) expect(request [16]byte) <-chan any {
+	c := make(chan any, 1)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.waiting == nil {
+		m.waiting = map[[16]byte]chan any{}
+	}
+	m.waiting[request] = c
+	return c
+}
+
+// forget ends expect.
+func (m *machine) forget(request [16]byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.waiting, request)
+}
+
+// tell gives the results of an entry to those who wait for them.
+func (m *machine) tell(entry []byte, results []any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.waiting) == 0 {
+		return
+	}
+	for i, request := range command.Requests(entry) {
+		if c := m.waiting[request]; c != nil && i < len(results) {
+			delete(m.waiting, request)
+			c <- results[i]
+		}
+	}
+}
 
 // Apply applies one entry; its result is an outcome.
 func (m *machine) Apply(entry *raft.Log) any {
@@ -55,7 +101,15 @@ func (m *machine) Apply(entry *raft.Log) any {
 		return outcome{err: err}
 	}
 	m.applied()
+	m.tell(entry.Data, results)
 	return outcome{results: results}
+}
+
+// StoreConfiguration notes the members that a committed entry names.
+func (m *machine) StoreConfiguration(index uint64, list raft.Configuration) {
+	if !m.broken.Load() {
+		m.members(index, list)
+	}
 }
 
 // Snapshot refuses: raft is never asked for one (truncate.go).

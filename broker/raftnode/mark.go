@@ -36,8 +36,9 @@ const (
 // It alternates between two slots, so that a torn write leaves the other one. A damaged slot is named in the log and written
 // again; when both are damaged, or the mark is not there while the log has entries, the node does not start.
 //
-// Only what can never be taken back may be noted. On one node that is everything stored, since storing commits it. With more
-// nodes a follower stores entries that a later leader may cut off: then the commit index has to be noted, not the stored one.
+// On one node nothing that was stored is ever taken back. With more nodes a follower stores entries, and says so, which a later leader
+// may overrule: then the mark is lowered, durably in both slots, before they are removed (lower). A power loss between leaves a mark
+// that is too low, which is a weaker bound and no wrong one.
 type mark struct {
 	path  string
 	file  types.WritableFile
@@ -169,6 +170,23 @@ func (m *mark) note(index uint64) error {
 	}
 	m.index.Store(index)
 	return m.write(index)
+}
+
+// lower takes the mark back to index, durably, before entries behind it are removed. The goroutine of note calls it.
+func (m *mark) lower(index uint64) error {
+	if index >= m.index.Load() {
+		return nil
+	}
+	for range markSlots {
+		if err := m.write(index); err != nil {
+			return err
+		}
+	}
+	if err := m.sync(); err != nil {
+		return err
+	}
+	m.index.Store(index)
+	return nil
 }
 
 func (m *mark) write(index uint64) error {

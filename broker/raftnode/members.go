@@ -9,7 +9,7 @@ import (
 )
 
 // membersKey names the members of the cluster in the stable store: u64 raft index of the entry that named them, then that entry's
-// data. It is there once the log no longer begins at entry 1 (docs/formats.md section 1.2).
+// data. It is there once an entry behind the first one named them, or the log no longer begins at entry 1 (docs/formats.md section 1.2).
 //
 // A snapshot has them too, for whoever has nothing else. They are not read from there: a broken snapshot beside a state that is
 // whole must not keep a node from starting.
@@ -22,14 +22,22 @@ type members struct {
 	list  raft.Configuration
 }
 
-// readMembers finds the members of the cluster: entry 1 names them, and no entry changes them yet.
+// readMembers finds the members of the cluster: the newest entry that named them and was applied is kept, else entry 1 names them. Entries
+// behind it are read by raft itself. A node that waits to be added has neither.
 func readMembers(l *logs, s Store) (members, error) {
 	first, err := l.FirstIndex()
 	if err != nil {
 		return members{}, err
 	}
-	if first > 1 {
-		return keptMembers(s)
+	value, err := s.Get([]byte(membersKey))
+	if err != nil && err.Error() != notFound {
+		return members{}, err
+	}
+	if first > 1 || len(value) > 0 {
+		return keptMembers(value)
+	}
+	if first == 0 {
+		return members{}, nil
 	}
 	var e raft.Log
 	if err := l.GetLog(1, &e); err != nil {
@@ -42,17 +50,34 @@ func readMembers(l *logs, s Store) (members, error) {
 	return members{1, e.Data, list}, err
 }
 
-// keptMembers reads what was kept when entry 1 was cut off.
-func keptMembers(s Store) (members, error) {
-	value, err := s.Get([]byte(membersKey))
-	if err != nil && err.Error() != notFound {
-		return members{}, err
-	}
+// keptMembers reads what was kept.
+func keptMembers(value []byte) (members, error) {
 	if len(value) <= 8 {
 		return members{}, errors.New("the raft log begins behind its entry 1, and raft/meta does not name the members of the cluster: restore the folder from a copy")
 	}
 	list, err := decodeMembers(value[8:])
 	return members{binary.BigEndian.Uint64(value), value[8:], list}, err
+}
+
+// noteMembers keeps the members that a committed entry names. It is durable before the log may be cut behind that entry (Truncate).
+func (n *Node) noteMembers(index uint64, list raft.Configuration) {
+	n.membersMu.Lock()
+	defer n.membersMu.Unlock()
+	if index <= n.members.index {
+		return
+	}
+	m := members{index, raft.EncodeConfiguration(list), list}
+	if err := n.store.Set([]byte(membersKey), m.encode()); err != nil {
+		n.fail(fmt.Errorf("raft log: keep the members of the cluster: %w", err))
+		return
+	}
+	n.members = m
+}
+
+func (n *Node) kept() members {
+	n.membersMu.Lock()
+	defer n.membersMu.Unlock()
+	return n.members
 }
 
 func (m members) encode() []byte {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"queen/broker/command"
+	"queen/broker/peer"
 	"queen/stages"
 )
 
@@ -27,9 +27,13 @@ const (
 
 // Options of a Node. Dir, NodeID, Now and Fatal are required.
 type Options struct {
-	Dir    string           // folder of the raft log; made when missing
-	NodeID string           // also the node's raft address while a cluster is one node
-	Now    func() time.Time // wall clock
+	Dir    string // folder of the raft log; made when missing
+	NodeID string // also the node's raft address while it is the only one
+	// Cluster makes it one of several nodes. Nil: a cluster of one, which opens no port.
+	Cluster *Cluster
+	// Admit refuses commands that another node forwards, before they are proposed; nil: none.
+	Admit func(kind command.Kind) error
+	Now   func() time.Time // wall clock
 	// Elapsed is a monotonic clock, from any fixed moment. Nil: what Now's monotonic reading says.
 	Elapsed    func() time.Duration
 	Log        zerolog.Logger
@@ -56,7 +60,7 @@ func (o Options) Validate() error {
 	if o.Fatal == nil {
 		errs = append(errs, errors.New("raft node: no handler of fatal errors"))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.Cluster.Validate(o.NodeID))...)
 }
 
 func (o Options) defaults() Options {
@@ -78,21 +82,27 @@ func (o Options) defaults() Options {
 }
 
 // Node is one member of the cluster. Its goroutines are raft's own and three of ours: lead (follows the leadership), pack and
-// answer (proposer.go). Close waits for all of them.
+// answer (proposer.go); in a cluster also the server of forwarded commands (forward.go) and catchUp. Close waits for all of them.
 type Node struct {
-	o       Options
-	store   Store
-	logs    *logs
-	machine *machine
-	members members
-	raft    *raft.Raft
-	prop    *proposer
+	o         Options
+	store     Store
+	logs      *logs
+	machine   *machine
+	raft      *raft.Raft
+	prop      *proposer
+	calls     *calls     // nil: a cluster of one
+	followers *followers // nil: a cluster of one
+
+	membersMu sync.Mutex
+	members   members // as of the newest entry that names them and was applied
 
 	clockMu sync.Mutex
 	clock   Clock
 
 	leads  atomic.Bool   // leader, and the barrier of this term is applied
 	led    chan struct{} // closed when leads becomes true for the first time
+	caught chan struct{} // closed when the machine has what was in the log at boot
+	closed chan struct{} // closed by Close
 	failed chan struct{} // closed by the first fatal error
 	cause  error         // that error; readable once failed is closed
 	fail1  sync.Once
@@ -104,23 +114,27 @@ type Node struct {
 }
 
 // Open starts the node in o.Dir and returns when it leads and the machine has applied everything that was in the log. An
-// empty folder becomes a cluster of one. It fails with a sentence when log and machine do not fit together.
+// empty folder becomes a cluster of one. A node of several returns at once: CaughtUp tells when the machine has applied what was in the log.
+// It fails with a sentence when log and machine do not fit together.
 func Open(ctx context.Context, o Options, m Machine) (*Node, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	o = o.defaults()
-	n := &Node{o: o, led: make(chan struct{}), failed: make(chan struct{})}
+	n := &Node{o: o, led: make(chan struct{}), failed: make(chan struct{}), caught: make(chan struct{}), closed: make(chan struct{})}
 	store, err := o.OpenStore(o.Dir)
 	if err != nil {
 		return nil, err
 	}
 	n.store = store
-	n.logs = &logs{store: store, limit: o.CacheBytes, fatal: n.fail}
-	n.machine = &machine{to: m, applied: n.noteTime, fatal: n.fail}
+	n.logs = &logs{store: store, limit: o.CacheBytes, fatal: n.fail, shared: o.Cluster != nil, applied: m.Applied}
+	n.machine = &machine{to: m, applied: n.noteTime, members: n.noteMembers, fatal: n.fail}
 	n.noteTime()
 	if err := n.start(m.Applied()); err != nil {
 		return nil, errors.Join(err, store.Close())
+	}
+	if o.Cluster != nil {
+		return n, nil
 	}
 	select {
 	case <-n.led:
@@ -134,129 +148,50 @@ func Open(ctx context.Context, o Options, m Machine) (*Node, error) {
 
 // start checks that the log continues the state, and runs raft.
 func (n *Node) start(applied uint64) error {
-	if _, err := bounds(n.o.Dir, n.store, applied); err != nil {
+	last, err := bounds(n.o.Dir, n.store, applied)
+	if err != nil {
 		return err
 	}
-	id := raft.ServerID(n.o.NodeID)
-	address, transport := raft.NewInmemTransport(raft.ServerAddress(n.o.NodeID))
-	config := n.config()
-	alone := raft.Configuration{Servers: []raft.Server{{Suffrage: raft.Voter, ID: id, Address: address}}}
-	if err := n.begin(alone); err != nil {
+	if err := n.begin(n.o.founders()); err != nil {
 		return fmt.Errorf("begin a cluster in %s: %w", n.o.Dir, err)
 	}
-	if err := n.belong(id); err != nil {
+	if err := n.belong(raft.ServerID(n.o.NodeID)); err != nil {
+		return err
+	}
+	if last, err = lastCommand(n.logs, applied, last); err != nil {
 		return err
 	}
 	state, err := standingAt(n.logs, n.members, applied)
 	if err == nil {
-		n.raft, err = n.run(config, transport, state)
+		err = n.run(state)
 	}
 	if err != nil {
 		return fmt.Errorf("start raft in %s: %w", n.o.Dir, err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	n.stop = stop
-	n.prop = newProposer(n.raft, n.nextTime, n.Leads, n.o.Rand)
+	n.prop = newProposer(n.raft, n.nextTime, n.Leads)
 	n.done.Go(func() { n.lead(ctx) })
 	n.done.Go(func() { n.prop.pack(ctx) })
 	n.done.Go(n.prop.answer)
-	return nil
-}
-
-// Check says whether a log may be what follows a state that has applied this index, and returns the index of its last entry: the log
-// goes on where the state stands, and every entry from there on can be read. It changes nothing. Whoever is about to remove
-// what the state does not know asks first: only the log has it then. A nil store is a log that does not exist; dir is for the error.
-func Check(dir string, s Store, applied uint64) (last uint64, err error) {
-	if s == nil {
-		return 0, ends(dir, 0, applied)
-	}
-	if last, err = bounds(dir, s, applied); err != nil {
-		return 0, err
-	}
-	l := &logs{store: s}
-	for index := applied + 1; index <= last; index++ {
-		var e raft.Log
-		if err := l.GetLog(index, &e); err != nil {
-			return 0, fmt.Errorf("the raft log in %s is damaged, restore the folder from a copy: %w", dir, err)
-		}
-	}
-	return last, nil
-}
-
-// bounds refuses a log that does not continue the state: raft would silently skip what is between them.
-func bounds(dir string, s Store, applied uint64) (last uint64, err error) {
-	first, err := s.FirstIndex()
-	if err != nil {
-		return 0, fmt.Errorf("read the raft log in %s: %w", dir, err)
-	}
-	if last, err = s.LastIndex(); err != nil {
-		return 0, fmt.Errorf("read the raft log in %s: %w", dir, err)
-	}
-	if first > 1 && first > applied { // the term of the last applied entry is needed too
-		return 0, fmt.Errorf("the raft log in %s begins at entry %d but the state ends at entry %d: what lies between is missing, restore the folder from a copy", dir, first, applied)
-	}
-	return last, ends(dir, last, applied)
-}
-
-// ends refuses a log that ends before the state.
-func ends(dir string, last, applied uint64) error {
-	if last < applied {
-		return fmt.Errorf("the raft log in %s ends at entry %d but the state has applied entry %d: the end of the log is lost, restore the folder from a copy", dir, last, applied)
+	n.done.Go(func() { n.catchUp(ctx, last) })
+	if n.o.Cluster != nil {
+		n.calls = newCalls(n)
+		n.calls.start(n.o.Cluster.Port.Lane(peer.Forward))
 	}
 	return nil
 }
 
 // run starts raft. It reads all entries first that the state does not have, and panics on one that it cannot read: that is an
 // error here, so that the boot ends with one line.
-func (n *Node) run(config *raft.Config, transport raft.Transport, state standing) (r *raft.Raft, err error) {
+func (n *Node) run(state standing) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r, err = nil, fmt.Errorf("the raft log is damaged, restore the folder from a copy: %v", p)
+			err = fmt.Errorf("the raft log is damaged, restore the folder from a copy: %v", p)
 		}
 	}()
-	return raft.NewRaft(config, n.machine, n.logs, n.store, state, transport)
-}
-
-const (
-	currentTerm = "CurrentTerm" // raft's name for the term in its stable store
-	notFound    = "not found"   // so does raft tell an absent value
-)
-
-// begin makes an empty log the beginning of a cluster: entry 1, of term 1, names its members. raft.BootstrapCluster does the
-// same, but a power loss between its two writes leaves a term without members, which it then takes for a cluster, and nobody
-// ever leads. No election can have been held without entry 1: a later term says that the log is gone.
-func (n *Node) begin(members raft.Configuration) error {
-	last, err := n.store.LastIndex()
-	if err != nil || last > 0 {
-		return err
-	}
-	switch term, err := n.store.GetUint64([]byte(currentTerm)); {
-	case err != nil && err.Error() != notFound:
-		return err
-	case term > 1:
-		return fmt.Errorf("the raft log is empty but this node has been in term %d: the log is lost, restore the folder from a copy", term)
-	}
-	if err := n.store.SetUint64([]byte(currentTerm), 1); err != nil {
-		return err
-	}
-	return n.logs.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(members)})
-}
-
-// belong reads the members of the cluster, and refuses the folder of another node: raft would wait for ever for a leader that it may not
-// become.
-func (n *Node) belong(id raft.ServerID) (err error) {
-	if n.members, err = readMembers(n.logs, n.store); err != nil {
-		return err
-	}
-	var names []string
-	for _, s := range n.members.list.Servers {
-		if s.ID == id {
-			return nil
-		}
-		names = append(names, string(s.ID))
-	}
-	return fmt.Errorf("the raft log in %s is that of node %s, and this is node %s: give it its own number again (QUEEN_RAFT_NODE_ID), or use another folder",
-		n.o.Dir, strings.Join(names, ", "), id)
+	n.raft, err = raft.NewRaft(n.config(), n.machine, n.logs, n.store, state, n.transport())
+	return err
 }
 
 func (n *Node) config() *raft.Config {
@@ -272,6 +207,7 @@ func (n *Node) config() *raft.Config {
 	c.NoSnapshotRestoreOnStart = true
 	c.NoLegacyTelemetry = true
 	c.Logger = logger(n.o.Log)
+	n.tune(c)
 	return c
 }
 
@@ -288,6 +224,7 @@ func (n *Node) lead(ctx context.Context) {
 				continue
 			}
 			n.leads.Store(true)
+			n.tryRename()
 			select {
 			case <-n.led:
 			default:
@@ -301,7 +238,19 @@ func (n *Node) lead(ctx context.Context) {
 // Errors: ErrTooLarge, ErrNoLeader and the end of ctx (nothing happened); ErrUnclear (it may have happened, and may still).
 // A full disk is ErrDiskFull; the command that met it first is unclear as well. The body must not be changed until it returned.
 func (n *Node) Propose(ctx context.Context, kind command.Kind, body []byte) (any, error) {
-	result, err := n.prop.propose(ctx, kind, body)
+	if n.calls != nil && !n.Leads() {
+		return n.forward(ctx, kind, body)
+	}
+	request, err := n.request()
+	if err != nil {
+		return nil, err
+	}
+	return n.own(ctx, kind, request, body)
+}
+
+// own proposes on this node.
+func (n *Node) own(ctx context.Context, kind command.Kind, request [16]byte, body []byte) (any, error) {
+	result, err := n.prop.propose(ctx, kind, request, body)
 	if errors.Is(err, ErrNoLeader) && n.logs.full.Load() {
 		return nil, ErrDiskFull // a log that cannot be written makes its node step down
 	}
@@ -362,6 +311,8 @@ func (n *Node) Flush() error {
 // Close answers what is in flight, refuses what waits, and stops raft and its store. It is safe to call twice.
 func (n *Node) Close() error {
 	n.close1.Do(func() {
+		close(n.closed)
+		n.tryHandOver()
 		n.leads.Store(false)
 		n.stop()
 		drained := make(chan struct{})
@@ -373,6 +324,9 @@ func (n *Node) Close() error {
 		case <-limit.C:
 		}
 		err := n.raft.Shutdown().Error()
+		if n.calls != nil {
+			err = errors.Join(err, n.calls.close(), n.o.Cluster.Port.Close())
+		}
 		n.closing = errors.Join(err, n.store.Close())
 	})
 	return n.closing

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,7 +55,6 @@ type proposer struct {
 	log   applier
 	time  func() stages.Micros // the time that the next entry carries
 	ready func() bool          // this node leads, and its term's barrier is applied
-	rand  io.Reader
 
 	mu     sync.Mutex
 	queue  []*proposal
@@ -89,9 +87,9 @@ type flight struct {
 	weight int64
 }
 
-func newProposer(log applier, now func() stages.Micros, ready func() bool, rand io.Reader) *proposer {
+func newProposer(log applier, now func() stages.Micros, ready func() bool) *proposer {
 	return &proposer{
-		log: log, time: now, ready: ready, rand: rand,
+		log: log, time: now, ready: ready,
 		wake:   make(chan struct{}, 1),
 		room:   semaphore.NewWeighted(inflightBytes),
 		flight: make(chan flight, maxEntries),
@@ -99,17 +97,14 @@ func newProposer(log applier, now func() stages.Micros, ready func() bool, rand 
 }
 
 // propose queues one command and waits for its result.
-func (p *proposer) propose(ctx context.Context, kind command.Kind, body []byte) (any, error) {
+func (p *proposer) propose(ctx context.Context, kind command.Kind, request [16]byte, body []byte) (any, error) {
 	if 1+command.HeaderSize+len(body) > command.MaxEntry {
 		return nil, ErrTooLarge
 	}
 	if !p.ready() {
 		return nil, ErrNoLeader
 	}
-	c := &proposal{kind: kind, body: body, done: make(chan answer, 1)}
-	if _, err := io.ReadFull(p.rand, c.request[:]); err != nil {
-		return nil, fmt.Errorf("request id: %w", err)
-	}
+	c := &proposal{kind: kind, body: body, request: request, done: make(chan answer, 1)}
 	if !p.enqueue(c) {
 		return nil, ErrNoLeader
 	}

@@ -1,7 +1,6 @@
 package raftnode
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"testing"
@@ -40,14 +39,14 @@ func TestBodyIsTheCallersAgain(t *testing.T) {
 		}
 		return 1
 	}
-	p := newProposer(log, now, func() bool { return true }, bytes.NewReader(make([]byte, 16)))
+	p := newProposer(log, now, func() bool { return true })
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { p.pack(ctx); close(done) }()
 	caller, giveUp := context.WithCancel(t.Context())
 	go func() { <-packing; giveUp() }()
 	body := []byte("what was proposed")
-	_, err := p.propose(caller, command.KindPush, body)
+	_, err := p.propose(caller, command.KindPush, [16]byte{}, body)
 	copy(body, "something else...")
 	close(returned)
 	if !errors.Is(err, ErrUnclear) {

@@ -35,6 +35,7 @@ var (
 	_ raft.MonotonicLogStore = (*store)(nil)
 	_ syncer                 = (*store)(nil)
 	_ measured               = (*store)(nil)
+	_ tailCutter             = (*store)(nil)
 )
 
 // store is raft-wal with the mark beside it.
@@ -118,6 +119,18 @@ func (s *store) DeleteRange(from, to uint64) error {
 		return fmt.Errorf("raft log: entries %d to %d may not be removed, entry %d was acknowledged", from, to, noted)
 	}
 	return s.WAL.DeleteRange(from, to)
+}
+
+// CutTail removes the entries from this index to the end, which were stored here and never committed.
+func (s *store) CutTail(from uint64) error {
+	last, err := s.WAL.LastIndex()
+	if err != nil || from > last {
+		return err
+	}
+	if err := s.mark.lower(from - 1); err != nil {
+		return err
+	}
+	return s.WAL.DeleteRange(from, last)
 }
 
 // Bytes returns the size of the full files of the log.

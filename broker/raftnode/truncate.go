@@ -29,7 +29,8 @@ func (n *Node) Point(index uint64) (Point, error) {
 	if err := n.logs.GetLog(index, &e); err != nil {
 		return Point{}, fmt.Errorf("raft log: %w", err)
 	}
-	return Point{Term: e.Term, MembersAt: n.members.index, Members: n.members.data}, nil
+	m := n.kept()
+	return Point{Term: e.Term, MembersAt: m.index, Members: m.data}, nil
 }
 
 // Truncate removes the entries below index from the log, which a durable snapshot at index stands for. The entry itself stays: its
@@ -47,7 +48,7 @@ func (n *Node) Truncate(index uint64) error {
 		return nil
 	}
 	if first == 1 {
-		if err := n.store.Set([]byte(membersKey), n.members.encode()); err != nil {
+		if err := n.store.Set([]byte(membersKey), n.kept().encode()); err != nil {
 			return fmt.Errorf("raft log: keep the members of the cluster: %w", err)
 		}
 	}

@@ -1,0 +1,214 @@
+package raftnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"queen/broker/command"
+	"queen/broker/peer"
+	"queen/internal/pipenet"
+	"queen/stages"
+)
+
+// cluster is some nodes on one network in memory, inside a bubble: its clock is the bubble's.
+type cluster struct {
+	t      *testing.T
+	net    pipenet.Net
+	stores map[string]*memStore
+	tapes  map[string]*tape
+	nodes  map[string]*Node
+	first  []peer.Member
+}
+
+func member(id string) peer.Member {
+	return peer.Member{ID: id, Raft: "raft-" + id, HTTP: "http-" + id}
+}
+
+func newCluster(t *testing.T, n int) *cluster {
+	c := &cluster{t: t, stores: map[string]*memStore{}, tapes: map[string]*tape{}, nodes: map[string]*Node{}}
+	for i := range n {
+		c.first = append(c.first, member(fmt.Sprint(i+1)))
+	}
+	for _, m := range c.first {
+		c.start(m.ID, false)
+	}
+	return c
+}
+
+// start opens a node with the log and the machine that it had, if it had any.
+func (c *cluster) start(id string, join bool) {
+	c.t.Helper()
+	if c.stores[id] == nil {
+		c.stores[id], c.tapes[id] = newMemStore(), &tape{}
+	}
+	l, err := c.net.Listen(member(id).Raft)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	port, err := peer.New(peer.Options{Self: member(id), Token: "secret", Listener: l, Dial: c.net.Dialer(member(id).Raft),
+		Seed: func() [16]byte { return [16]byte{} }, Now: time.Now, Log: zerolog.Nop()})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	o := Options{Dir: "node-" + id, NodeID: id, Now: time.Now, Log: zerolog.Nop(), Fatal: func(err error) { c.t.Errorf("node %s: fatal: %v", id, err) },
+		Cluster: &Cluster{Port: port, Self: member(id), First: c.first, Join: join}}
+	if join {
+		o.Cluster.First = nil
+	}
+	on(c.stores[id])(&o)
+	n, err := Open(c.t.Context(), o, c.tapes[id])
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.nodes[id] = n
+}
+
+func (c *cluster) stop(id string) {
+	c.t.Helper()
+	if err := c.nodes[id].Close(); err != nil {
+		c.t.Errorf("close node %s: %v", id, err)
+	}
+	delete(c.nodes, id)
+}
+
+func (c *cluster) stopAll() {
+	for _, id := range c.ids() {
+		c.stop(id)
+	}
+}
+
+func (c *cluster) ids() []string {
+	var ids []string
+	for id := range c.nodes {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// leader waits until one of the nodes leads, in the bubble's time.
+func (c *cluster) leader(among ...string) string {
+	c.t.Helper()
+	for range 2000 {
+		for _, id := range among {
+			if c.nodes[id].Leads() {
+				return id
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	c.t.Fatal("nobody leads within 20 s")
+	return ""
+}
+
+func (c *cluster) caughtUp(id string) {
+	c.t.Helper()
+	select {
+	case <-c.nodes[id].CaughtUp():
+	case <-time.After(20 * time.Second):
+		c.t.Fatalf("node %s is not up to date within 20 s", id)
+	}
+}
+
+// TestThreeNodes: a command that any node takes is applied on all, in one order and with one stamp, and answered by the node that took it.
+func TestThreeNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		defer c.stopAll()
+		c.leader(c.ids()...)
+		var wg sync.WaitGroup
+		for _, id := range c.ids() {
+			c.caughtUp(id)
+			for i := range 20 {
+				wg.Go(func() {
+					text := fmt.Sprintf("%s-%d", id, i)
+					stamp, err := c.nodes[id].Propose(t.Context(), command.KindPush, []byte(text))
+					if err != nil {
+						t.Errorf("%s: %v", text, err)
+						return
+					}
+					own := c.tapes[id]
+					own.mu.Lock()
+					defer own.mu.Unlock()
+					if at := slices.Index(own.bodies, text); at < 0 || own.stamps[at] != stamp.(stages.Micros) {
+						t.Errorf("%s was answered %v, and is not applied so on node %s", text, stamp, id)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		for _, id := range c.ids()[1:] {
+			if a, b := c.tapes["1"], c.tapes[id]; !slices.Equal(a.bodies, b.bodies) || !slices.Equal(a.stamps, b.stamps) || len(a.bodies) != 60 {
+				t.Errorf("node %s applied %d commands, node 1 %d, not the same", id, len(b.bodies), len(a.bodies))
+			}
+		}
+	})
+}
+
+// TestLeaderStops: whoever is left goes on with all that was answered; the one that returns gets what it missed.
+func TestLeaderStops(t *testing.T) {
+	for _, cut := range []bool{false, true} {
+		t.Run(fmt.Sprintf("cut %v", cut), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 3)
+				defer c.stopAll()
+				old := c.leader(c.ids()...)
+				push := func(id, text string) error {
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+					defer cancel()
+					_, err := c.nodes[id].Propose(ctx, command.KindPush, []byte(text))
+					return err
+				}
+				if err := push(old, "before"); err != nil {
+					t.Fatal(err)
+				}
+				others := slices.DeleteFunc(c.ids(), func(id string) bool { return id == old })
+				began := time.Now()
+				if cut {
+					for _, id := range others {
+						c.net.Cut(member(old).Raft, member(id).Raft, true)
+						c.net.Cut(member(id).Raft, member(old).Raft, true)
+					}
+				} else {
+					c.stop(old)
+				}
+				next := c.leader(others...)
+				if took := time.Since(began); took > 4*time.Second {
+					t.Errorf("another node leads after %s", took)
+				}
+				for _, id := range others {
+					if err := push(id, "meanwhile "+id); err != nil {
+						t.Errorf("node %s: %v", id, err)
+					}
+				}
+				if cut {
+					if err := push(old, "nowhere"); !errors.Is(err, ErrNoLeader) && !errors.Is(err, ErrUnclear) {
+						t.Errorf("a node without a majority answers %v", err)
+					}
+					for _, id := range others {
+						c.net.Cut(member(old).Raft, member(id).Raft, false)
+						c.net.Cut(member(id).Raft, member(old).Raft, false)
+					}
+				} else {
+					c.start(old, false)
+				}
+				time.Sleep(30 * time.Second)
+				synctest.Wait()
+				want := c.tapes[next].seen()
+				if got := c.tapes[old].seen(); !slices.Equal(got, want) || !slices.Contains(want, "before") || !slices.Contains(want, "meanwhile "+others[0]) {
+					t.Errorf("the node that was away applied %q, the others %q", got, want)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,170 @@
+package raftnode
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"queen/broker/peer"
+)
+
+// streams is the StreamLayer of raft's transport. Addresses are `id=address` here: a stream is opened to a node, not to a place.
+type streams struct {
+	net.Listener
+	port *peer.Port
+}
+
+var _ raft.StreamLayer = streams{}
+
+// Dial opens a stream of raft's calls.
+func (s streams) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	id, at, _ := strings.Cut(string(address), "=")
+	return s.port.Dial(ctx, id, at, peer.Raft)
+}
+
+func at(id raft.ServerID, address raft.ServerAddress) raft.ServerAddress {
+	return raft.ServerAddress(id) + "=" + address
+}
+
+// carrier is raft's transport, which says whom it calls, and notes what followers answer: raft itself does not tell how far they are.
+type carrier struct {
+	*raft.NetworkTransport
+	seen *followers
+}
+
+var (
+	_ raft.Transport   = (*carrier)(nil)
+	_ raft.WithPreVote = (*carrier)(nil)
+	_ raft.WithClose   = (*carrier)(nil)
+)
+
+// AppendEntriesPipeline opens a pipeline.
+func (c *carrier) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+	p, err := c.NetworkTransport.AppendEntriesPipeline(id, at(id, target))
+	if err != nil {
+		return nil, err
+	}
+	return newPipeline(p, func(f raft.AppendFuture) { c.note(id, f.Request(), f.Response(), f.Error()) }), nil
+}
+
+// AppendEntries calls a follower.
+func (c *carrier) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	err := c.NetworkTransport.AppendEntries(id, at(id, target), args, resp)
+	c.note(id, args, resp, err)
+	return err
+}
+
+// RequestVote calls a voter.
+func (c *carrier) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	return c.NetworkTransport.RequestVote(id, at(id, target), args, resp)
+}
+
+// RequestPreVote calls a voter.
+func (c *carrier) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	return c.NetworkTransport.RequestPreVote(id, at(id, target), args, resp)
+}
+
+// TimeoutNow asks a node to take the leadership.
+func (c *carrier) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+	return c.NetworkTransport.TimeoutNow(id, at(id, target), args, resp)
+}
+
+func (c *carrier) note(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, err error) {
+	if err != nil || resp.Term > args.Term {
+		return
+	}
+	matched := uint64(0)
+	if resp.Success {
+		matched = args.PrevLogEntry
+		if k := len(args.Entries); k > 0 {
+			matched = args.Entries[k-1].Index
+		}
+	}
+	c.seen.note(string(id), matched, resp.Success)
+}
+
+// pipeline passes the answers of a pipeline on, and has each looked at.
+type pipeline struct {
+	raft.AppendPipeline
+	out  chan raft.AppendFuture
+	stop chan struct{}
+	once sync.Once
+}
+
+func newPipeline(inner raft.AppendPipeline, look func(raft.AppendFuture)) *pipeline {
+	p := &pipeline{AppendPipeline: inner, out: make(chan raft.AppendFuture), stop: make(chan struct{})}
+	go func() {
+		for {
+			select {
+			case f := <-inner.Consumer():
+				look(f) // it is answered by now
+				select {
+				case p.out <- f:
+				case <-p.stop:
+					return
+				}
+			case <-p.stop:
+				return
+			}
+		}
+	}()
+	return p
+}
+
+// Consumer gives the answers in order.
+func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.out }
+
+// Close ends the pipeline.
+func (p *pipeline) Close() error {
+	p.once.Do(func() { close(p.stop) })
+	return p.AppendPipeline.Close()
+}
+
+// follower is what a leader has heard of another node.
+type follower struct {
+	matched uint64        // the highest entry that it is known to have
+	at      time.Duration // when it answered last, monotonic
+}
+
+// followers is what this node heard of others since it leads, and before.
+type followers struct {
+	elapsed func() time.Duration
+	mu      sync.Mutex
+	by      map[string]follower
+}
+
+func newFollowers(elapsed func() time.Duration) *followers {
+	return &followers{elapsed: elapsed, by: map[string]follower{}}
+}
+
+func (f *followers) note(id string, matched uint64, success bool) {
+	now := f.elapsed()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	one := f.by[id]
+	if one.at = now; success {
+		one.matched = max(one.matched, matched)
+	}
+	f.by[id] = one
+}
+
+// of returns what was heard of a node.
+func (f *followers) of(id string) (follower, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	one, ok := f.by[id]
+	return one, ok
+}
+
+// forget drops all: what a node had under an earlier leader it may have lost under another.
+func (f *followers) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.by)
+}
