@@ -120,7 +120,11 @@ func (b *Broker) openLog() (err error) {
 
 // begin makes what is missing, cuts the segments to the state, and starts raft, which replays the rest.
 func (b *Broker) begin(ctx context.Context, seed [16]byte) error {
-	if err := makeParts(b.disk, b.o.Dir, seed); err != nil {
+	line := formatWhole
+	if b.o.Cluster != nil {
+		line = formatMember
+	}
+	if err := makeParts(b.disk, b.o.Dir, line, seed); err != nil {
 		return err
 	}
 	if b.store == nil {
@@ -134,8 +138,16 @@ func (b *Broker) begin(ctx context.Context, seed [16]byte) error {
 	if err := snapshot.Clean(b.disk, filepath.Join(b.o.Dir, snapshotsDir), ""); err != nil {
 		return err
 	}
-	var err error
+	cluster, err := b.joinCluster()
+	if err != nil {
+		return err
+	}
+	cache := int64(-1) // one node: no follower reads the log back
+	if cluster != nil {
+		cache = 0
+	}
 	b.node, err = raftnode.Open(ctx, raftnode.Options{
+		Cluster: cluster, Admit: b.admit,
 		Dir: filepath.Join(b.o.Dir, raftDir), NodeID: strconv.Itoa(b.o.NodeID), Now: b.o.Now, Elapsed: b.o.Elapsed, Log: b.o.Log,
 		OpenStore: func(string) (raftnode.Store, error) {
 			store := b.store
@@ -143,7 +155,7 @@ func (b *Broker) begin(ctx context.Context, seed [16]byte) error {
 			return store, nil
 		},
 		Rand: b.o.Rand, Fatal: b.fatal,
-		CacheBytes: -1, // one node: no follower reads the log back
+		CacheBytes: cache,
 	}, machine{State: b.state, wake: b.wake})
 	return err
 }

@@ -29,17 +29,23 @@ const (
 	snapshotsDir = "snapshots"
 	restoreFile  = "RESTORE"
 
-	formatWhole = "queen data 1" // the raft log begins with its first entry
-	formatCut   = "queen data 2" // it may begin later, where a snapshot stands
+	formatWhole  = "queen data 1" // the raft log begins with its first entry
+	formatCut    = "queen data 2" // it may begin later, where a snapshot stands
+	formatMember = "queen data 3" // the same, and it is of one node of several
+	noSeed       = "seed -"       // of a node that has not heard of its cluster's founding yet
 )
 
-// seedOf reads FORMAT, or makes it with a seed from random when the folder has none. The seed of a cluster is made once.
-func seedOf(disk vfs.FS, dir string, random io.Reader) (seed [16]byte, err error) {
+// seedOf reads FORMAT, or makes it with a seed from random when the folder has none. The seed of a cluster is made once: one of several
+// nodes makes none, but waits for the log to tell it, and has zeros until then.
+func seedOf(disk vfs.FS, dir string, random io.Reader, several bool) (seed [16]byte, err error) {
 	text, err := readFile(disk, filepath.Join(dir, formatFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if err := mustBeNew(disk, dir); err != nil {
 			return seed, err
+		}
+		if several {
+			return seed, writeFormat(disk, dir, formatMember, seed)
 		}
 		if _, err := io.ReadFull(random, seed[:]); err != nil {
 			return seed, fmt.Errorf("cluster seed: %w", err)
@@ -48,7 +54,10 @@ func seedOf(disk vfs.FS, dir string, random io.Reader) (seed [16]byte, err error
 	case err != nil:
 		return seed, fmt.Errorf("data folder: %w", err)
 	}
-	return parseFormat(dir, text)
+	if seed, err = parseFormat(dir, text); err == nil && seed == [16]byte{} && !several {
+		err = fmt.Errorf("data folder %s is of a node that waits for its cluster: start it as a member again (QUEEN_RAFT_PEERS or QUEEN_RAFT_JOIN), or use another folder", dir)
+	}
+	return seed, err
 }
 
 // ownParts are the parts that hold a copy of FORMAT: nothing else in them says whose they are. The state has its seed in a row.
@@ -75,7 +84,7 @@ func sameCluster(disk vfs.FS, dir string, seed [16]byte) error {
 		if err != nil {
 			return err
 		}
-		if have != seed {
+		if have != seed && seed != [16]byte{} && have != [16]byte{} { // zeros: a process stopped while it wrote the seed that it had heard
 			return twoClusters(dir, part, have, seed)
 		}
 	}
@@ -111,9 +120,12 @@ func mustBeNew(disk vfs.FS, dir string) error {
 
 func parseFormat(dir, text string) (seed [16]byte, err error) {
 	first, rest, _ := strings.Cut(text, "\n")
-	if first != formatWhole && first != formatCut {
-		return seed, fmt.Errorf("data folder %s has the format %q, this binary reads %q and %q: use the binary that wrote it, or a newer one; if no binary writes this, %s is damaged, restore it from a copy",
-			dir, first, formatWhole, formatCut, formatFile)
+	if first != formatWhole && first != formatCut && first != formatMember {
+		return seed, fmt.Errorf("data folder %s has the format %q, this binary reads %q, %q and %q: use the binary that wrote it, or a newer one; if no binary writes this, %s is damaged, restore it from a copy",
+			dir, first, formatWhole, formatCut, formatMember, formatFile)
+	}
+	if first == formatMember && rest == noSeed+"\n" {
+		return seed, nil
 	}
 	word, found := strings.CutPrefix(strings.TrimSuffix(rest, "\n"), "seed ")
 	if n, err := hex.Decode(seed[:], []byte(word)); !found || len(word) != 32 || err != nil || n != 16 {
@@ -124,6 +136,9 @@ func parseFormat(dir, text string) (seed [16]byte, err error) {
 
 // writeFormat puts FORMAT in place so that a crash leaves the whole file or what was there before.
 func writeFormat(disk vfs.FS, dir, line string, seed [16]byte) error {
+	if seed == [16]byte{} {
+		return durable.WriteFile(disk, dir, formatFile, []byte(line+"\n"+noSeed+"\n"))
+	}
 	return durable.WriteFile(disk, dir, formatFile, fmt.Appendf(nil, "%s\nseed %x\n", line, seed))
 }
 
@@ -139,10 +154,31 @@ func sayLogIsCut(disk vfs.FS, dir string) error {
 		if err != nil {
 			return err
 		}
-		if strings.HasPrefix(text, formatCut+"\n") {
+		if !strings.HasPrefix(text, formatWhole+"\n") {
 			continue
 		}
 		if err := writeFormat(disk, part, formatCut, seed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sayMember marks the folder as that of one node of several, with the seed of its cluster: the copies first.
+func sayMember(disk vfs.FS, dir string, seed [16]byte) error {
+	for _, part := range append(ownParts(), "") {
+		part = filepath.Join(dir, part)
+		text, err := readFile(disk, filepath.Join(part, formatFile))
+		if err != nil {
+			return fmt.Errorf("data folder: %w", err)
+		}
+		if have, err := parseFormat(part, text); err != nil || strings.HasPrefix(text, formatMember+"\n") && have == seed {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if err := writeFormat(disk, part, formatMember, seed); err != nil {
 			return err
 		}
 	}
@@ -172,7 +208,7 @@ func makeFolder(disk vfs.FS, dir string) error {
 
 // makeParts makes the folders inside it and the copies of FORMAT in them, durably: a raft log that is synced in a folder whose own
 // entry is not could vanish as a whole.
-func makeParts(disk vfs.FS, dir string, seed [16]byte) error {
+func makeParts(disk vfs.FS, dir, line string, seed [16]byte) error {
 	for _, name := range []string{raftDir, stateDir, segmentsDir} {
 		if err := disk.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
 			return fmt.Errorf("data folder: %w", err)
@@ -187,7 +223,7 @@ func makeParts(disk vfs.FS, dir string, seed [16]byte) error {
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("data folder: %w", err)
 		}
-		if err := writeFormat(disk, filepath.Join(dir, part), formatWhole, seed); err != nil {
+		if err := writeFormat(disk, filepath.Join(dir, part), line, seed); err != nil {
 			return err
 		}
 	}

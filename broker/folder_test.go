@@ -17,7 +17,7 @@ func TestFormatIsMadeOnceAndKept(t *testing.T) {
 	if err := makeFolder(disk, "/data/q"); err != nil {
 		t.Fatal(err)
 	}
-	made, err := seedOf(disk, "/data/q", bytes.NewReader(seedBytes))
+	made, err := seedOf(disk, "/data/q", bytes.NewReader(seedBytes), false)
 	if err != nil || !bytes.Equal(made[:], seedBytes) {
 		t.Fatalf("made %x, %v", made, err)
 	}
@@ -25,7 +25,7 @@ func TestFormatIsMadeOnceAndKept(t *testing.T) {
 	if want := "queen data 1\nseed 30313233343536373839616263646566\n"; err != nil || text != want {
 		t.Errorf("FORMAT is %q, %v, want %q", text, err, want)
 	}
-	again, err := seedOf(disk, "/data/q", strings.NewReader("another seed 123"))
+	again, err := seedOf(disk, "/data/q", strings.NewReader("another seed 123"), false)
 	if err != nil || again != made {
 		t.Errorf("read %x, %v, want %x", again, err, made)
 	}
@@ -36,12 +36,12 @@ func TestFormatSurvivesPowerLoss(t *testing.T) {
 	if err := makeFolder(disk, "/data"); err != nil {
 		t.Fatal(err)
 	}
-	made, err := seedOf(disk, "/data", bytes.NewReader(seedBytes))
+	made, err := seedOf(disk, "/data", bytes.NewReader(seedBytes), false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	after := disk.CrashClone(vfs.CrashCloneCfg{})
-	got, err := seedOf(after, "/data", strings.NewReader(""))
+	got, err := seedOf(after, "/data", strings.NewReader(""), false)
 	if err != nil || got != made {
 		t.Errorf("after the crash: %x, %v, want %x", got, err, made)
 	}
@@ -49,7 +49,7 @@ func TestFormatSurvivesPowerLoss(t *testing.T) {
 
 func TestFormatRefusals(t *testing.T) {
 	tests := []struct{ name, text, want string }{
-		{"newer", "queen data 3\nseed 30313233343536373839616263646566\n", `data folder /d has the format "queen data 3", this binary reads "queen data 1" and "queen data 2"`},
+		{"newer", "queen data 4\nseed 30313233343536373839616263646566\n", `data folder /d has the format "queen data 4", this binary reads "queen data 1", "queen data 2" and "queen data 3"`},
 		{"empty", "", `data folder /d has the format ""`},
 		{"no seed", "queen data 1\n", "FORMAT is damaged"},
 		{"short seed", "queen data 1\nseed 3031\n", "FORMAT is damaged"},
@@ -62,7 +62,7 @@ func TestFormatRefusals(t *testing.T) {
 			t.Fatal(err)
 		}
 		write(t, disk, "/d/FORMAT", tt.text)
-		if _, err := seedOf(disk, "/d", bytes.NewReader(seedBytes)); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := seedOf(disk, "/d", bytes.NewReader(seedBytes), false); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
 		}
 	}
@@ -70,11 +70,11 @@ func TestFormatRefusals(t *testing.T) {
 	if err := makeFolder(disk, "/d"); err != nil {
 		t.Fatal(err)
 	}
-	if err := makeParts(disk, "/d", [16]byte(seedBytes)); err != nil {
+	if err := makeParts(disk, "/d", formatWhole, [16]byte(seedBytes)); err != nil {
 		t.Fatal(err)
 	}
 	write(t, disk, "/d/raft/meta", "x")
-	if _, err := seedOf(disk, "/d", bytes.NewReader(seedBytes)); err == nil || !strings.Contains(err.Error(), "holds raft but no FORMAT") {
+	if _, err := seedOf(disk, "/d", bytes.NewReader(seedBytes), false); err == nil || !strings.Contains(err.Error(), "holds raft but no FORMAT") {
 		t.Errorf("a folder without FORMAT: %v", err)
 	}
 }

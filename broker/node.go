@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"queen/broker/command"
+	"queen/broker/peer"
 	"queen/broker/raftnode"
 	"queen/broker/segment"
 	"queen/broker/state"
@@ -24,9 +25,11 @@ import (
 
 // Options of a Broker. Dir, NodeID, Now and Fatal are required.
 type Options struct {
-	Dir    string           // data folder; made when missing
-	NodeID int              // raft id and address of this node, 1 or more
-	Now    func() time.Time // wall clock
+	Dir    string // data folder; made when missing
+	NodeID int    // raft id of this node, 1 or more
+	// Cluster makes it one of several nodes; nil: it is alone. The broker closes its listener, also when it does not open.
+	Cluster *Cluster
+	Now     func() time.Time // wall clock
 	// Elapsed is a monotonic clock, from any fixed moment. Nil: what Now's monotonic reading says.
 	Elapsed func() time.Duration
 	Log     zerolog.Logger
@@ -56,7 +59,7 @@ func (o Options) Validate() error {
 	if o.Fatal == nil {
 		errs = append(errs, errors.New("broker: no handler of fatal errors"))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.Cluster.Validate())...)
 }
 
 // Broker is one node: the replicated log and the state that it leads to.
@@ -75,10 +78,12 @@ type Broker struct {
 	state *state.State
 	store raftnode.Store // the raft log, until node has it
 	node  *raftnode.Node
+	port  *peer.Port // nil: alone, or the node has it
 	snaps snapshots
 	gone  []segment.Gone // files that the next reclaim removes; guarded by snaps.mu
 
 	wake    chan struct{}         // told by the machine when much was applied
+	settled chan struct{}         // closed when what was in the log at boot is applied, and the cluster is founded
 	full    atomic.Bool           // the disk has less than its reserve left
 	failure atomic.Pointer[error] // the first fatal error
 
@@ -93,7 +98,7 @@ func New(o Options) (*Broker, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	b := &Broker{o: o, disk: o.FS, wake: make(chan struct{}, 1)}
+	b := &Broker{o: o, disk: o.FS, wake: make(chan struct{}, 1), settled: make(chan struct{})}
 	if b.disk == nil {
 		b.disk = vfs.Default
 		abs, err := filepath.Abs(o.Dir) // whoever changes the working directory later must not move our files
@@ -111,8 +116,8 @@ func New(o Options) (*Broker, error) {
 	return b, nil
 }
 
-// Open opens the data folder and returns when this node leads and has applied everything that was in its log. When it fails,
-// nothing stays open.
+// Open opens the data folder and returns when this node leads and has applied everything that was in its log; as one of several it returns at
+// once, and Settled tells. When it fails, nothing stays open.
 func (b *Broker) Open(ctx context.Context) error {
 	if err := b.open(ctx); err != nil {
 		return errors.Join(err, b.Close())
@@ -132,7 +137,7 @@ func (b *Broker) open(ctx context.Context) error {
 		}
 		b.lock = l
 	}
-	seed, err := seedOf(b.disk, dir, b.o.Rand)
+	seed, err := seedOf(b.disk, dir, b.o.Rand, b.o.Cluster != nil)
 	if err != nil {
 		return err
 	}
@@ -142,12 +147,14 @@ func (b *Broker) open(ctx context.Context) error {
 	if err := b.begin(ctx, seed); err != nil {
 		return err
 	}
-	if err := b.found(ctx, seed); err != nil {
+	loop, stop := context.WithCancel(context.Background())
+	b.stop = stop
+	if b.o.Cluster != nil {
+		b.loop.Go(func() { b.settle(loop, seed) })
+	} else if err := b.found(ctx, seed); err != nil {
 		return err
 	}
 	b.watchDisk()
-	loop, stop := context.WithCancel(context.Background())
-	b.stop = stop
 	b.loop.Go(func() { b.flushLoop(loop) })
 	b.loop.Go(func() { b.retainLoop(loop) })
 	return nil
@@ -160,12 +167,13 @@ func (b *Broker) found(ctx context.Context, seed [16]byte) error {
 			return fmt.Errorf("found the cluster: %w", err)
 		}
 	}
+	close(b.settled)
 	return b.sameSeed(seed)
 }
 
-// sameSeed refuses a state of another cluster.
+// sameSeed refuses a state of another cluster. Zeros are the seed of a node that has not heard it.
 func (b *Broker) sameSeed(seed [16]byte) error {
-	if have, known := b.state.Seed(); known && have != seed {
+	if have, known := b.state.Seed(); known && have != seed && seed != [16]byte{} {
 		return twoClusters(b.o.Dir, stateDir, have, seed)
 	}
 	return nil
@@ -189,6 +197,7 @@ func (b *Broker) Close() error {
 		if b.node != nil {
 			errs = append(errs, b.node.Close())
 		}
+		errs = append(errs, b.leaveCluster())
 		if b.store != nil {
 			errs = append(errs, b.store.Close())
 		}
@@ -207,17 +216,30 @@ func (b *Broker) Close() error {
 // Propose makes one command durable and applied, and returns what the state made of it (raftnode.Node.Propose). A push is
 // refused with raftnode.ErrDiskFull while the disk has less than its reserve left.
 func (b *Broker) Propose(ctx context.Context, kind command.Kind, body []byte) (any, error) {
-	switch {
-	case b.failure.Load() != nil:
+	if err := b.admit(kind); err != nil {
+		return nil, err
+	}
+	select {
+	case <-b.settled:
+	default:
 		return nil, raftnode.ErrNoLeader
-	case kind == command.KindPush && b.full.Load():
-		return nil, raftnode.ErrDiskFull
 	}
 	answer, err := b.node.Propose(ctx, kind, body)
 	if err == nil {
 		b.sayLost(answer)
 	}
 	return answer, err
+}
+
+// admit refuses what this node may not propose now, its own commands and those that other nodes forward to it.
+func (b *Broker) admit(kind command.Kind) error {
+	switch {
+	case b.failure.Load() != nil:
+		return raftnode.ErrNoLeader
+	case kind == command.KindPush && b.full.Load():
+		return raftnode.ErrDiskFull
+	}
+	return nil
 }
 
 // State is the applied state of this node.

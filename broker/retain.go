@@ -32,6 +32,9 @@ func (b *Broker) retainLoop(ctx context.Context) {
 		if b.failure.Load() != nil {
 			return
 		}
+		if !b.node.Leads() { // the leader does, for all
+			continue
+		}
 		if err := b.retain(ctx); err != nil && ctx.Err() == nil {
 			b.fatal(fmt.Errorf("retention: %w", err))
 			return

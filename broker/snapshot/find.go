@@ -38,7 +38,7 @@ func parseFolder(name string) (index uint64, ok bool) {
 }
 
 // Find returns the snapshots in a folder, newest first, each one checked (docs/formats.md section 6.2): what is read for it are small
-// files and the lengths of all others. A missing folder has none.
+// files and the lengths of all others. A missing folder has none. A seed of zeros is that of a node which has not heard it yet.
 func Find(disk vfs.FS, root string, seed [16]byte) ([]Found, error) {
 	names, err := list(disk, root)
 	if err != nil {
@@ -70,7 +70,7 @@ func list(disk vfs.FS, dir string) ([]string, error) {
 func (f *Found) check(disk vfs.FS, seed [16]byte) {
 	path := disk.PathJoin(f.Dir, manifestName)
 	m, err := readManifest(disk, path)
-	if err == nil && m.Seed != seed {
+	if err == nil && seed != [16]byte{} && m.Seed != seed {
 		err = fmt.Errorf("it is of the cluster with the seed %x, this folder is of %x", m.Seed, seed)
 	}
 	if err == nil && m.Applied != f.Index {

@@ -141,16 +141,12 @@ type tick struct{}
 
 func (tick) apply(*transaction) (any, error) { return nil, nil }
 
-// found gives the cluster its seed, once.
+// found gives the cluster its seed, once: of two leaders that both found it, the first in the log does, and both have its seed then.
 type found struct{ seed [16]byte }
 
 func (f found) apply(tx *transaction) (any, error) {
-	switch m := &tx.s.meta; m.seed {
-	case [16]byte{}:
+	if m := &tx.s.meta; m.seed == [16]byte{} {
 		m.seed, tx.s.ids.Seed = f.seed, f.seed
-	case f.seed:
-	default:
-		return nil, fmt.Errorf("found: this cluster has seed %x, not %x", m.seed, f.seed)
 	}
 	return nil, nil
 }
