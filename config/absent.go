@@ -24,11 +24,11 @@ func absent() []string {
 		"QUEEN_RAFT_DISK_HIGH_PCT", "QUEEN_RAFT_DISK_LOW_PCT", "QUEEN_RAFT_DURABLE_EVERY_BYTES",
 		"QUEEN_RAFT_DURABLE_EVERY_MS", "QUEEN_RAFT_ELECTION_MS", "QUEEN_RAFT_ENTRY_MAX_BYTES", "QUEEN_RAFT_FORCE_RECOVER",
 		"QUEEN_RAFT_FWD_STREAMS", "QUEEN_RAFT_GROUPS", "QUEEN_RAFT_IDLE_UNLOAD_S", "QUEEN_RAFT_LANES",
-		"QUEEN_RAFT_LEADER_LEASE_MS", "QUEEN_RAFT_LISTEN", "QUEEN_RAFT_MAX_CLOCK_SKEW_MS", "QUEEN_RAFT_PEERS",
+		"QUEEN_RAFT_LEADER_LEASE_MS", "QUEEN_RAFT_MAX_CLOCK_SKEW_MS",
 		"QUEEN_RAFT_PIPELINE", "QUEEN_RAFT_PROMOTE_MAX_LAG", "QUEEN_RAFT_PURGE_HOLD_S", "QUEEN_RAFT_READY_LAG_ENTRIES",
 		"QUEEN_RAFT_READY_LAG_MS", "QUEEN_RAFT_READY_QUORUM_MS", "QUEEN_RAFT_REPLICATOR",
 		"QUEEN_RAFT_REQUEST_ID_WINDOW_S", "QUEEN_RAFT_RETENTION_SCAN_PER_S", "QUEEN_RAFT_SEAL_AGE_S",
-		"QUEEN_RAFT_SEGMENT_BYTES", "QUEEN_RAFT_TIMER_TICK_MS", "QUEEN_RAFT_TOKEN", "QUEEN_RAFT_TRACE_RETENTION_S",
+		"QUEEN_RAFT_SEGMENT_BYTES", "QUEEN_RAFT_TIMER_TICK_MS", "QUEEN_RAFT_TRACE_RETENTION_S",
 		"QUEEN_RAFT_TXN_WINDOW_MIN_S", "QUEEN_STMT_TIMEOUT_MS", "QUEEN_TENANCY_HEADER", "QUEEN_TENANT_GROUPS",
 	}
 }
@@ -115,16 +115,9 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// refuseUnsafe ends the boot where ignoring a variable would be worse than not starting: a second broker that believes it is
-// one of three, or an open door where the owner asked for a closed one.
+// refuseUnsafe ends the boot where ignoring a variable would be worse than not starting: an open door where the owner asked for a
+// closed one.
 func refuseUnsafe(env environment) error {
-	if v, ok := env["QUEEN_RAFT_PEERS"]; ok && strings.Contains(strings.Trim(v, ","), ",") {
-		return &Error{Message: "QUEEN_RAFT_PEERS names more than one node, and this build runs one node only: " +
-			"each would be a broker of its own"}
-	}
-	if v, ok := env["QUEEN_RAFT_JOIN"]; ok && !isOff(v) {
-		return &Error{Message: "QUEEN_RAFT_JOIN is set, and this build runs one node only: it cannot join another"}
-	}
 	if v, ok := env["JWT_ENABLED"]; ok && !isOff(v) {
 		return &Error{Message: "JWT_ENABLED is set, and this build does not check tokens: it would serve everyone"}
 	}

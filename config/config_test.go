@@ -56,7 +56,14 @@ func TestDefaults(t *testing.T) {
 func TestEverySetting(t *testing.T) {
 	type change func(*Config)
 	cases := map[string]map[string]change{
-		"PORT":                 {"7000": func(c *Config) { c.Port = 7000 }, "0": func(c *Config) { c.Port = 0 }},
+		"PORT": {"7000": func(c *Config) { c.Port = 7000 }, "0": func(c *Config) { c.Port = 0 }},
+		"QUEEN_RAFT_PEERS": {"1=a:7401/a:80, 2=b:7402/b:80": func(c *Config) {
+			a := Peer{1, "a:7401", "a:80"}
+			c.Cluster = &Cluster{Self: a, Peers: []Peer{a, {2, "b:7402", "b:80"}}, Listen: "0.0.0.0:7401", Token: "raftsecret"}
+		}},
+		"QUEEN_RAFT_JOIN":      {"yes": func(c *Config) { c.Cluster = &Cluster{Join: true, Listen: "0.0.0.0:7400", Token: "raftsecret"} }, "no": func(*Config) {}},
+		"QUEEN_RAFT_LISTEN":    {"127.0.0.1:9": func(c *Config) { c.Cluster = &Cluster{Listen: "127.0.0.1:9", Token: "raftsecret"} }},
+		"QUEEN_RAFT_TOKEN":     {"raftsecret": func(*Config) {}},
 		"QUEEN_BIND_ADDR":      {"127.0.0.1": func(c *Config) { c.Bind = "127.0.0.1" }},
 		"QUEEN_RAFT_DIR":       {" /data ": func(c *Config) { c.Dir = "/data" }},
 		"QUEEN_RAFT_NODE_ID":   {"3": node(3), "ordinal": node(8), "Ordinal": node(8)},
@@ -121,6 +128,9 @@ func TestEverySetting(t *testing.T) {
 				if s.Env == "QUEEN_S3_SSE_KMS_KEY_ID" {
 					env = append(env, "QUEEN_S3_SSE=aws:kms")
 				}
+				if strings.HasPrefix(s.Env, "QUEEN_RAFT_") {
+					env = append(env, "QUEEN_RAFT_TOKEN=raftsecret")
+				}
 				got, err := FromEnv(sinkEnv(append(env, "QUEEN_S3_THREADS=1")...))
 				if err != nil {
 					t.Fatal(err)
@@ -148,7 +158,7 @@ func noSink(c *Config) {
 }
 
 func TestSecretShowsNothing(t *testing.T) {
-	c, err := FromEnv(sinkEnv())
+	c, err := FromEnv(sinkEnv("QUEEN_RAFT_LISTEN=a:1", "QUEEN_RAFT_TOKEN=hunter2"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +168,7 @@ func TestSecretShowsNothing(t *testing.T) {
 	}
 	text, _ := c.Sink.SecretKey.MarshalText()
 	shown := fmt.Sprintf("%v %+v %#v %s %q %x %X %d %v", *c.Sink, *c.Sink, *c.Sink, c.Sink.SecretKey, c.Sink.SecretKey, c.Sink.SecretKey,
-		c.Sink.SecretKey, c.Sink.SecretKey, []any{c.Sink.SecretKey}) + string(j) + string(text) + c.Sink.SecretKey.String() + c.Sink.SecretKey.GoString()
+		c.Sink.SecretKey, c.Sink.SecretKey, []any{c.Sink.SecretKey}) + fmt.Sprintf("%v %+v %#v", *c.Cluster, *c.Cluster, *c.Cluster) + string(j) + string(text) + c.Sink.SecretKey.String() + c.Sink.SecretKey.GoString()
 	for _, leak := range []string{"hunter2", "68756e74", "68756E74"} {
 		if strings.Contains(shown, leak) {
 			t.Errorf("the secret shows as %s in %s", leak, shown)
@@ -173,11 +183,11 @@ func TestSecretShowsNothing(t *testing.T) {
 // nothing fills.
 func TestEveryFieldIsFilled(t *testing.T) {
 	c, err := FromEnv(sinkEnv("QUEEN_LOG_FORMAT=json", "QUEEN_S3_PATH_STYLE=1", "QUEEN_S3_SSE=kms", "QUEEN_S3_SSE_KMS_KEY_ID=k", "QUEEN_S3_SESSION_TOKEN=t",
-		"QUEEN_BOGUS=1"))
+		"QUEEN_BOGUS=1", "QUEEN_RAFT_PEERS=1=a:1/b:2", "QUEEN_RAFT_JOIN=true", "QUEEN_RAFT_TOKEN=hunter2hunter2"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range []reflect.Value{reflect.ValueOf(c), reflect.ValueOf(*c.Sink)} {
+	for _, v := range []reflect.Value{reflect.ValueOf(c), reflect.ValueOf(*c.Sink), reflect.ValueOf(*c.Cluster)} {
 		for i := range v.NumField() {
 			if name := v.Type().Field(i).Name; v.Field(i).IsZero() && name != "All" && name != "Ambient" {
 				t.Errorf("%s.%s is not filled", v.Type().Name(), name)

@@ -56,6 +56,9 @@ func FromEnv(environ []string) (Config, error) {
 	if err := c.fill(env, Broker); err != nil {
 		return Config{}, &Error{Message: err.Error()}
 	}
+	if err := c.checkCluster(); err != nil {
+		return Config{}, &Error{Message: err.Error()}
+	}
 	c.Warnings = warnings(env, c.Sink != nil)
 	if c.Sink == nil {
 		return c, nil

@@ -80,8 +80,15 @@ func TestRefusals(t *testing.T) {
 		{"QUEEN_RAFT_NODE_ID=0", "QUEEN_RAFT_NODE_ID=0 is outside 1..=2147483647. It is *"},
 		{"QUEEN_RAFT_NODE_ID=one", "QUEEN_RAFT_NODE_ID=one is not a whole number. It is *"},
 		{"QUEEN_LOG_FORMAT=xml", "QUEEN_LOG_FORMAT=xml is not a log format: text is one readable line an event, json is one JSON object an event"},
-		{"QUEEN_RAFT_PEERS=1=a/b,2=c/d", "QUEEN_RAFT_PEERS names more than one node, and this build runs one node only: each would be a broker of its own"},
-		{"QUEEN_RAFT_JOIN=true", "QUEEN_RAFT_JOIN is set, and this build runs one node only: it cannot join another"},
+		{"QUEEN_RAFT_PEERS=1=a/b,2=c/d", `QUEEN_RAFT_PEERS: "1=a/b": the raft address "a" is no host:port`},
+		{"QUEEN_RAFT_PEERS=1=a:1", `QUEEN_RAFT_PEERS: "1=a:1" is not id=host:raftport/host:httpport`},
+		{"QUEEN_RAFT_PEERS=x=a:1/b:2", `QUEEN_RAFT_PEERS: "x=a:1/b:2": "x" is no node id, it must be a whole number from 1`},
+		{"QUEEN_RAFT_PEERS=1=a:1/b:2,1=c:1/d:2", "QUEEN_RAFT_PEERS names node 1 twice"},
+		{"QUEEN_RAFT_PEERS=1=a:1/b:2,2=a:1/d:2", "QUEEN_RAFT_PEERS gives node 1 and node 2 the raft address a:1"},
+		{"QUEEN_RAFT_PEERS=2=a:1/b:2,3=c:1/d:2", "QUEEN_RAFT_PEERS does not name this node, which is node 1 (QUEEN_RAFT_NODE_ID)"},
+		{"QUEEN_RAFT_PEERS=1=a:1/b:2,2=c:1/d:2", "QUEEN_RAFT_TOKEN is not set: it is the secret that every node of a cluster has to know before another one speaks with it"},
+		{"QUEEN_RAFT_JOIN=true", "QUEEN_RAFT_TOKEN is not set: it is the secret that every node of a cluster has to know before another one speaks with it"},
+		{"QUEEN_RAFT_LISTEN=nowhere", `QUEEN_RAFT_LISTEN="nowhere" is no host:port`},
 		{"QUEEN_ENCRYPTION_KEY=00", "QUEEN_ENCRYPTION_KEY is set, and this build does not encrypt: payloads would lie on the disk as they are"},
 		{"JWT_ENABLED=true", "JWT_ENABLED is set, and this build does not check tokens: it would serve everyone"},
 	} {
@@ -155,14 +162,14 @@ func TestKeysGivenByHalf(t *testing.T) {
 
 func TestWarnings(t *testing.T) {
 	c, err := FromEnv(sinkEnv("QUEEN_S3_LISTEN=0.0.0.0:1", "QUEEN_S3_LOG_FORMAT=json", "QUEEN_S3_BUKET=x", "QUEEN_RAFT_ELECTION_MS=9",
-		"QUEEN_RAFT_SCRUB_ROWS=1", "JWT_ENABLED=false", "JWT_ISSUER=me", "QUEEN_RAFT_PEERS=1=a/b", "QUEEN_RAFT_GROUPS=", "OTHER=1"))
+		"QUEEN_RAFT_SCRUB_ROWS=1", "JWT_ENABLED=false", "JWT_ISSUER=me", "QUEEN_RAFT_REPLICATOR=local", "QUEEN_RAFT_GROUPS=", "OTHER=1"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
 		"JWT_ISSUER is set, but this build has nothing that it would change: ignored",
 		"QUEEN_RAFT_ELECTION_MS is set, but this build has nothing that it would change: ignored",
-		"QUEEN_RAFT_PEERS is set, but this build has nothing that it would change: ignored",
+		"QUEEN_RAFT_REPLICATOR is set, but this build has nothing that it would change: ignored",
 		"QUEEN_RAFT_SCRUB_ROWS is set, but this build has nothing that it would change: ignored",
 		"QUEEN_S3_BUKET is not a setting, and is ignored; did you mean QUEEN_S3_BUCKET?",
 		"QUEEN_S3_LISTEN and QUEEN_S3_LOG_FORMAT belonged to the standalone sink: ignored",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -16,6 +17,8 @@ import (
 type mirror struct {
 	o      Options
 	sink   *sink.Sink
+	mu     sync.Mutex // over start and drain, which may come at once
+	ended  bool       // drained before it was started
 	cancel context.CancelFunc
 	done   chan struct{} // closed when Run has returned
 	err    error         // of Run; readable once done is closed
@@ -47,6 +50,11 @@ func (m *mirror) start() {
 	if m == nil {
 		return
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ended {
+		return
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	m.cancel, m.done = cancel, make(chan struct{})
 	go func() {
@@ -58,11 +66,19 @@ func (m *mirror) start() {
 	}()
 }
 
+// end says whether the sink was started. It will not be any more.
+func (m *mirror) end() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ended = true
+	return m.done != nil
+}
+
 // drain starts the drain and returns at once; the channel gives its outcome. Past the grace, or when ctx ends, the sink is cut
 // off, which loses nothing: the next life redoes the window from its intent (contract S13).
 func (m *mirror) drain(ctx context.Context) <-chan error {
 	out := make(chan error, 1)
-	if m == nil || m.done == nil {
+	if m == nil || !m.end() {
 		out <- nil
 		return out
 	}

@@ -83,12 +83,7 @@ func New(o Options) (*Node, error) {
 	if o.Version == "" {
 		o.Version = Version
 	}
-	b, err := broker.New(broker.Options{Dir: o.Config.Dir, NodeID: o.Config.NodeID, Now: o.Now, Rand: o.Rand, Fatal: o.Fatal,
-		Log: logline.Named(o.Log, "broker")})
-	if err != nil {
-		return nil, err
-	}
-	return &Node{o: o, broker: b, stopping: make(chan struct{})}, nil
+	return &Node{o: o, stopping: make(chan struct{})}, nil
 }
 
 // Open takes the port, opens the broker, starts the sink, and serves. It returns when requests are answered. When it fails,
@@ -111,8 +106,8 @@ func (n *Node) open(ctx context.Context) (err error) {
 	if n.listener, err = net.Listen("tcp", address); err != nil {
 		return fmt.Errorf("listen on %s: %w", address, err)
 	}
-	if err := n.broker.Open(ctx); err != nil {
-		return err // it names the folder
+	if err := n.openBroker(ctx); err != nil {
+		return err // it names the folder, or the raft port
 	}
 	if n.o.Config.Sink != nil {
 		if n.sink, err = newMirror(n.o, n.broker); err != nil {
@@ -130,13 +125,22 @@ func (n *Node) open(ctx context.Context) (err error) {
 			n.o.Fatal(fmt.Errorf("serve %s: %w", address, err))
 		}
 	})
-	n.sink.start()
+	n.serving.Go(n.startSink)
 	return nil
+}
+
+// startSink starts the sink when this node shows what was in its log: a node that is alone does when it is open.
+func (n *Node) startSink() {
+	select {
+	case <-n.broker.Settled():
+		n.sink.start()
+	case <-n.stopping:
+	}
 }
 
 func (n *Node) handler() (http.Handler, error) {
 	o := api.Options{Broker: n.broker, MaxBody: n.o.Config.MaxBody, Now: n.o.Now, Rand: n.o.Rand, Version: n.o.Version,
-		Log: logline.Named(n.o.Log, "api"), Stop: n.stopping}
+		Log: logline.Named(n.o.Log, "api"), Stop: n.stopping, Settled: n.broker.Settled()}
 	if n.sink != nil {
 		o.Status, o.Gatherers = n.sink.status, []prometheus.Gatherer{n.sink.metrics()}
 	}
@@ -152,6 +156,7 @@ func (n *Node) announce() {
 	}
 	log.Info().Str("url", n.URL()).Str("version", n.o.Version).Msg("listening")
 	log.Info().Str("dir", dir).Int("node", n.o.Config.NodeID).Msg("data")
+	n.announceCluster(log)
 	s := n.o.Config.Sink
 	if s == nil {
 		log.Info().Msg("the S3 sink is off (QUEEN_S3_EMBEDDED=true starts it)")

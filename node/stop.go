@@ -21,7 +21,10 @@ func (n *Node) Close(ctx context.Context) error {
 	n.close.Do(func() {
 		close(n.stopping)
 		drained := n.sink.drain(ctx)
-		n.err = errors.Join(n.stopServing(ctx), <-drained, n.broker.Close())
+		n.err = errors.Join(n.stopServing(ctx), <-drained)
+		if n.broker != nil {
+			n.err = errors.Join(n.err, n.broker.Close())
+		}
 		if n.err == nil && n.opened {
 			log := logline.Named(n.o.Log, "queen")
 			log.Info().Msg("stopped")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -40,6 +41,7 @@ type Options struct {
 	Version   string                // of the program, shown by /health
 	Status    func() any            // block `s3` of /status; nil, or a nil answer, leaves it out
 	Gatherers []prometheus.Gatherer // joined in /metrics/prometheus
+	Settled   <-chan struct{}       // closed when the node shows what was in its log: until then /api is 503; nil = it does
 	Stop      <-chan struct{}       // closed when the node stops: long polls are answered, /health is 503; nil = never
 }
 
@@ -96,6 +98,19 @@ func New(o Options) (http.Handler, error) {
 	return s, nil
 }
 
+// settled says whether the node shows what was in its log when it started.
+func (s *server) settled() bool {
+	if s.o.Settled == nil {
+		return true
+	}
+	select {
+	case <-s.o.Settled:
+		return true
+	default:
+		return false
+	}
+}
+
 // ServeHTTP finds the route and answers; an error of the handler is written in the shape of the route's family.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.requests.Add(1)
@@ -112,6 +127,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	params, err := decode(params)
+	if err == nil && strings.HasPrefix(route.Pattern, "/api/") && !s.settled() {
+		err = raftnode.ErrNoLeader
+	}
 	if err == nil {
 		err = route.handle(s, w, r, params)
 	}

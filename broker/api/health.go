@@ -35,7 +35,7 @@ func (s *server) health(w http.ResponseWriter, _ *http.Request, _ []string) erro
 	st := s.o.Broker.Status()
 	word, status := "healthy", http.StatusOK
 	ready := st.Ready || st.Role != "leader" && st.Leader != "" // a leader also has to take proposals
-	if !ready || st.Failure != "" || s.stopping() {
+	if !ready || !s.settled() || st.Failure != "" || s.stopping() {
 		word, status = "settling", http.StatusServiceUnavailable
 	}
 	b := member([]byte("{"), "status", word)
