@@ -93,12 +93,12 @@ func (b *Broker) openLogInside() error {
 
 // lookAtLog refuses a log that does not hold what the state and the segments came from.
 func (b *Broker) lookAtLog() error {
-	last, err := raftnode.Check(filepath.Join(b.o.Dir, raftDir), b.store, b.state.Applied())
+	last, err := raftnode.Check(filepath.Join(b.o.Dir, raftDir), b.store, b.state.Applied(), b.base)
 	if err != nil || last > 0 {
 		return err
 	}
 	queues, err := b.segs.Queues()
-	if err != nil {
+	if err != nil || b.state.Applied() > 0 { // a snapshot that a leader sent, and nothing behind it
 		return err
 	}
 	if len(queues) > 0 {
@@ -135,7 +135,10 @@ func (b *Broker) begin(ctx context.Context, seed [16]byte) error {
 	if err := ofState(filepath.Join(b.o.Dir, stateDir), b.state.Begin); err != nil {
 		return err
 	}
-	if err := snapshot.Clean(b.disk, filepath.Join(b.o.Dir, snapshotsDir), ""); err != nil {
+	if err := snapshot.Clean(b.disk, b.snapshotsAt(), ""); err != nil {
+		return err
+	}
+	if err := snapshot.CleanIncoming(b.disk, b.snapshotsAt()); err != nil {
 		return err
 	}
 	cluster, err := b.joinCluster()
@@ -147,7 +150,7 @@ func (b *Broker) begin(ctx context.Context, seed [16]byte) error {
 		cache = 0
 	}
 	b.node, err = raftnode.Open(ctx, raftnode.Options{
-		Cluster: cluster, Admit: b.admit,
+		Cluster: cluster, Admit: b.admit, Snapshots: transfers{b}, Base: b.base, Restart: b.restart,
 		Dir: filepath.Join(b.o.Dir, raftDir), NodeID: strconv.Itoa(b.o.NodeID), Now: b.o.Now, Elapsed: b.o.Elapsed, Log: b.o.Log,
 		OpenStore: func(string) (raftnode.Store, error) {
 			store := b.store

@@ -26,6 +26,8 @@ type trio struct {
 	wals  map[int]*crashwal.FS
 	nodes map[int]*Broker
 	first []peer.Member
+
+	restarts chan int // nodes that ask for one
 }
 
 func peerOf(id int) peer.Member {
@@ -33,7 +35,7 @@ func peerOf(id int) peer.Member {
 }
 
 func newTrio(t *testing.T, n int) *trio {
-	c := &trio{t: t, disks: map[int]*vfs.MemFS{}, wals: map[int]*crashwal.FS{}, nodes: map[int]*Broker{}}
+	c := &trio{t: t, disks: map[int]*vfs.MemFS{}, wals: map[int]*crashwal.FS{}, nodes: map[int]*Broker{}, restarts: make(chan int, 10)}
 	for i := range n {
 		c.first = append(c.first, peerOf(i+1))
 	}
@@ -49,6 +51,7 @@ func (c *trio) options(id int, join bool) Options {
 		c.t.Fatal(err)
 	}
 	o := onMemory(c.disks[id], c.wals[id], func(err error) { c.t.Errorf("node %d: fatal: %v", id, err) })
+	o.Restart = func() { c.restarts <- id }
 	o.NodeID, o.Now, o.Log = id, time.Now, zerolog.Nop()
 	o.Cluster = &Cluster{Self: peerOf(id), First: c.first, Join: join, Token: "secret", Listener: l, Dial: c.net.Dialer(peerOf(id).Raft)}
 	if join {
@@ -186,3 +189,79 @@ func TestClusterOfBrokers(t *testing.T) {
 	})
 }
 
+// TestFollowerGetsSnapshot: a node that was away until the log it needs was cut gets a snapshot, starts again from it, has what the others have, and goes on. A node
+// that joins a cluster whose log was cut does so too.
+func TestFollowerGetsSnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTrio(t, 3)
+		defer c.stopAll()
+		c.settled(1, 2, 3)
+		n := uint64(0)
+		push := func(many int) {
+			t.Helper()
+			for range many {
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				for {
+					_, err := push(ctx, c.nodes[1], "orders", fmt.Sprint("p", n%5), n, 4, 300)
+					if err == nil {
+						break
+					}
+					if !nextRound(err) || ctx.Err() != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+				cancel()
+				n += 4
+			}
+		}
+		push(40)
+		c.stop(3)
+		push(60)
+		time.Sleep(20 * time.Second) // node 3 is not waited for any more
+		for _, id := range []int{1, 2} {
+			if err := c.nodes[id].snapshot(); err != nil {
+				t.Fatal(err)
+			}
+			if first := c.nodes[id].Status().FirstLog; first < 40 {
+				t.Fatalf("the log of node %d begins at entry %d", id, first)
+			}
+		}
+		push(10)
+		c.start(3, false)
+		again := func(id int, join bool) {
+			t.Helper()
+			select {
+			case got := <-c.restarts:
+				if got != id {
+					t.Fatalf("node %d asks for a restart", got)
+				}
+			case <-time.After(time.Minute):
+				t.Fatalf("node %d does not ask for a restart: %+v", id, c.nodes[id].Status())
+			}
+			c.stop(id)
+			c.start(id, join)
+			c.settled(id)
+		}
+		again(3, false)
+		push(5)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		want := c.records(1, "orders")
+		if got := c.records(3, "orders"); !slices.Equal(got, want) || len(want) != 115 {
+			t.Errorf("node 3 has %d appends, node 1 %d, 115 were pushed", len(got), len(want))
+		}
+		c.stop(3) // and it starts once more by itself
+		c.start(3, false)
+		c.settled(3)
+		push(1)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if got, want := c.records(3, "orders"), c.records(1, "orders"); !slices.Equal(got, want) || len(want) != 116 {
+			t.Errorf("after another start node 3 has %d appends, node 1 %d", len(got), len(want))
+		}
+		if len(c.restarts) > 0 {
+			t.Errorf("node %d asks for another restart", <-c.restarts)
+		}
+	})
+}

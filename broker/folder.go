@@ -28,6 +28,7 @@ const (
 
 	snapshotsDir = "snapshots"
 	restoreFile  = "RESTORE"
+	fromLeader   = "from leader" // its second line when the snapshot came from another node: the raft log goes on from there
 
 	formatWhole  = "queen data 1" // the raft log begins with its first entry
 	formatCut    = "queen data 2" // it may begin later, where a snapshot stands

@@ -42,6 +42,9 @@ type Options struct {
 	SnapshotBytes int64
 	// Fatal is told once of an error after which only a restart is safe. It must not wait for Close.
 	Fatal func(error)
+	// Restart is told once that this broker has to be closed and another one opened on its folder: a snapshot from another node takes the
+	// state's place. Needed with Cluster; it must not wait for Close.
+	Restart func()
 }
 
 // Validate reports every problem.
@@ -58,6 +61,9 @@ func (o Options) Validate() error {
 	}
 	if o.Fatal == nil {
 		errs = append(errs, errors.New("broker: no handler of fatal errors"))
+	}
+	if o.Cluster != nil && o.Restart == nil {
+		errs = append(errs, errors.New("broker: a cluster and no handler of restarts"))
 	}
 	return errors.Join(append(errs, o.Cluster.Validate())...)
 }
@@ -77,6 +83,7 @@ type Broker struct {
 	segs  *segment.Store
 	state *state.State
 	store raftnode.Store // the raft log, until node has it
+	base  raftnode.Base  // where the newest whole snapshot stands
 	node  *raftnode.Node
 	port  *peer.Port // nil: alone, or the node has it
 	snaps snapshots

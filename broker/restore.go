@@ -25,6 +25,7 @@ func (b *Broker) findSnapshots(seed [16]byte) (whole *snapshot.Found, broken err
 		f := &found[i]
 		if f.Fault == nil {
 			b.snaps.newest = f.Manifest
+			b.base = raftnode.Base{Index: f.Index, Term: f.Manifest.Term}
 			return f, broken, nil
 		}
 		b.snaps.wanted = true
@@ -55,7 +56,7 @@ func (b *Broker) restore(whole *snapshot.Found, why error, seed [16]byte) error 
 	refuse := func(err error) error {
 		return fmt.Errorf("%w; the snapshot %s cannot take its place: %w", why, whole.Dir, err)
 	}
-	last, err := raftnode.Check(filepath.Join(b.o.Dir, raftDir), b.store, whole.Index)
+	last, err := raftnode.Check(filepath.Join(b.o.Dir, raftDir), b.store, whole.Index, b.base)
 	if err != nil {
 		return refuse(err)
 	}
@@ -140,6 +141,17 @@ func (b *Broker) putInPlace(whole *snapshot.Found) error {
 	return durable.SyncDir(b.disk, b.o.Dir)
 }
 
+// continueLog makes the raft log one that goes on from a snapshot that a leader sent.
+func (b *Broker) continueLog(m *snapshot.Manifest) error {
+	if err := b.openLog(); err != nil {
+		return err
+	}
+	err := raftnode.Continue(filepath.Join(b.o.Dir, raftDir), b.store, m.Applied, raftnode.Point{Term: m.Term, MembersAt: m.MembersAt, Members: m.Members})
+	err = errors.Join(err, b.store.Close())
+	b.store = nil
+	return err
+}
+
 // finishRestore goes on with what a process that stopped had begun.
 func (b *Broker) finishRestore(seed [16]byte) error {
 	path := filepath.Join(b.o.Dir, restoreFile)
@@ -155,13 +167,19 @@ func (b *Broker) finishRestore(seed [16]byte) error {
 		return err
 	}
 	for i := range found {
-		if found[i].Name+"\n" != text {
+		own, sent := found[i].Name+"\n", found[i].Name+"\n"+fromLeader+"\n"
+		if text != own && text != sent {
 			continue
 		}
 		if err := found[i].Fault; err != nil {
 			return fmt.Errorf("%s says that state and segments are being replaced from a snapshot, which is broken, restore the folder from a copy: %w", path, err)
 		}
-		b.o.Log.Warn().Str("snapshot", found[i].Dir).Msg("state and segments are replaced from a snapshot: an earlier process had begun")
+		b.o.Log.Warn().Str("snapshot", found[i].Dir).Bool("from_leader", text == sent).Msg("state and segments are replaced from a snapshot: an earlier process had begun")
+		if text == sent {
+			if err := b.continueLog(found[i].Manifest); err != nil {
+				return err
+			}
+		}
 		return b.putInPlace(&found[i])
 	}
 	return fmt.Errorf("%s names the snapshot %q, which is not there: restore the folder from a copy", path, strings.TrimSuffix(text, "\n"))

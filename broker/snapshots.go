@@ -20,6 +20,9 @@ type snapshots struct {
 	newest *snapshot.Manifest // whole and durable; nil: none
 	wanted bool               // the one that should be there is broken or missing
 	pause  int                // ticks
+
+	sending  int  // streams of the newest one to other nodes
+	replaced bool // one came in: state and segments are those of it at the next start, and nothing else may be taken or removed
 }
 
 // snapshotDue says whether a snapshot is to be taken now. What the log holds beyond the last one is measured in bytes of its files,
@@ -27,6 +30,9 @@ type snapshots struct {
 func (b *Broker) snapshotDue(tick bool) (bool, error) {
 	b.snaps.mu.Lock()
 	defer b.snaps.mu.Unlock()
+	if b.snaps.sending > 0 || b.snaps.replaced {
+		return false, nil
+	}
 	if b.snaps.pause > 0 {
 		if tick {
 			b.snaps.pause--
@@ -63,6 +69,9 @@ func (b *Broker) trySnapshot(tick bool) {
 func (b *Broker) snapshot() error {
 	b.snaps.mu.Lock()
 	defer b.snaps.mu.Unlock()
+	if b.snaps.sending > 0 || b.snaps.replaced { // since it was due
+		return nil
+	}
 	source := snapshot.Source{
 		FS: b.disk, Format: filepath.Join(b.o.Dir, formatFile), Root: filepath.Join(b.o.Dir, snapshotsDir),
 		State: b.state, Segments: b.segs, Point: b.node.Point,
@@ -92,5 +101,9 @@ func (b *Broker) cutLog(index uint64) error {
 	if err := sayLogIsCut(b.disk, b.o.Dir); err != nil {
 		return err
 	}
-	return b.node.Truncate(index)
+	whole, err := b.node.Truncate(index)
+	if err == nil && !whole { // a node that is behind reads what is left; it is asked again after a while
+		b.snaps.pause = snapshotPause
+	}
+	return err
 }

@@ -37,6 +37,7 @@ type Options struct {
 	Log     zerolog.Logger
 	Rand    io.Reader   // nil: crypto/rand
 	Fatal   func(error) // told once of an error after which only a restart is safe; must not wait for Close
+	Restart func()      // told once that this node has to be closed and another one opened with the same options: a snapshot from another node came in; needed with a cluster
 	Abort   func()      // ends the process at once at a crash point; nil: QUEEN_S3_CRASH_AT is refused
 	Collect func(int)   // sets the collector's percentage of the process (GOGC) while the sink holds much, or nothing is pushed; nil: it is left alone
 	Version string      // shown by /health; empty: Version
@@ -50,6 +51,9 @@ func (o Options) Validate() error {
 	}
 	if o.Fatal == nil {
 		errs = append(errs, errors.New("node: no handler of fatal errors"))
+	}
+	if o.Config.Cluster != nil && o.Restart == nil {
+		errs = append(errs, errors.New("node: a cluster and no handler of restarts"))
 	}
 	if s := o.Config.Sink; s != nil && s.CrashAt != "never" && o.Abort == nil {
 		errs = append(errs, errors.New("node: a crash point and no way to crash"))

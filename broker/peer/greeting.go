@@ -10,7 +10,7 @@ import (
 	"io"
 )
 
-// The greeting (docs/formats.md section 8):
+// The greeting (docs/formats.md section 9):
 //
 //	acceptor: "QPEER" version nonce[32]
 //	dialler:  kind, nonce[32], seed[16], len+id of the dialler, len+id of whom it wants, proof[32]

@@ -11,11 +11,13 @@ import (
 // Check says whether a log may be what follows a state that has applied this index, and returns the index of its last entry: the log
 // goes on where the state stands, and every entry from there on can be read. It changes nothing. Whoever is about to remove
 // what the state does not know asks first: only the log has it then. A nil store is a log that does not exist; dir is for the error.
-func Check(dir string, s Store, applied uint64) (last uint64, err error) {
+//
+// base is the entry at which a whole snapshot stands, if there is one: the log may begin right behind it.
+func Check(dir string, s Store, applied uint64, base Base) (last uint64, err error) {
 	if s == nil {
-		return 0, ends(dir, 0, applied)
+		return 0, ends(dir, 0, applied, base)
 	}
-	if last, err = bounds(dir, s, applied); err != nil {
+	if last, err = bounds(dir, s, applied, base); err != nil {
 		return 0, err
 	}
 	l := &logs{store: s}
@@ -28,8 +30,11 @@ func Check(dir string, s Store, applied uint64) (last uint64, err error) {
 	return last, nil
 }
 
+// Base is the entry at which a snapshot stands. Zeros: there is none.
+type Base struct{ Index, Term uint64 }
+
 // bounds refuses a log that does not continue the state: raft would silently skip what is between them.
-func bounds(dir string, s Store, applied uint64) (last uint64, err error) {
+func bounds(dir string, s Store, applied uint64, base Base) (last uint64, err error) {
 	first, err := s.FirstIndex()
 	if err != nil {
 		return 0, fmt.Errorf("read the raft log in %s: %w", dir, err)
@@ -37,15 +42,15 @@ func bounds(dir string, s Store, applied uint64) (last uint64, err error) {
 	if last, err = s.LastIndex(); err != nil {
 		return 0, fmt.Errorf("read the raft log in %s: %w", dir, err)
 	}
-	if first > 1 && first > applied { // the term of the last applied entry is needed too
+	if first > 1 && first > applied && (first > applied+1 || base.Index != applied) { // the term of the last applied entry is needed too
 		return 0, fmt.Errorf("the raft log in %s begins at entry %d but the state ends at entry %d: what lies between is missing, restore the folder from a copy", dir, first, applied)
 	}
-	return last, ends(dir, last, applied)
+	return last, ends(dir, last, applied, base)
 }
 
-// ends refuses a log that ends before the state.
-func ends(dir string, last, applied uint64) error {
-	if last < applied {
+// ends refuses a log that ends before the state. An empty one goes on from a snapshot.
+func ends(dir string, last, applied uint64, base Base) error {
+	if last < applied && (last > 0 || base.Index != applied) {
 		return fmt.Errorf("the raft log in %s ends at entry %d but the state has applied entry %d: the end of the log is lost, restore the folder from a copy", dir, last, applied)
 	}
 	return nil
@@ -96,4 +101,37 @@ func (n *Node) belong(id raft.ServerID) (err error) {
 	}
 	return fmt.Errorf("the raft log in %s is that of node %s, and this is node %s: give it its own number again (QUEEN_RAFT_NODE_ID), or use another folder",
 		n.o.Dir, strings.Join(names, ", "), id)
+}
+
+// Continue makes a log one that goes on from a snapshot which a leader sent: entries that belong to what the node had before it are removed, and
+// the members are those that the snapshot names. It may be called again.
+func Continue(dir string, s Store, index uint64, p Point) error {
+	l := &logs{store: s, shared: true, applied: func() uint64 { return 0 }}
+	first, err := l.FirstIndex()
+	if err != nil {
+		return fmt.Errorf("raft log in %s: %w", dir, err)
+	}
+	last, err := l.LastIndex()
+	if err != nil {
+		return fmt.Errorf("raft log in %s: %w", dir, err)
+	}
+	var at raft.Log
+	same := first <= index && index <= last && l.GetLog(index, &at) == nil && at.Term == p.Term
+	if last > 0 && !same && first != index+1 {
+		if err := l.DeleteRange(first, last); err != nil {
+			return fmt.Errorf("raft log in %s: make room for what follows a snapshot: %w", dir, err)
+		}
+	}
+	have, err := readMembers(l, s)
+	if err == nil && have.index > p.MembersAt {
+		return nil
+	}
+	list, err := decodeMembers(p.Members)
+	if err != nil {
+		return err
+	}
+	if err := s.Set([]byte(membersKey), members{p.MembersAt, p.Members, list}.encode()); err != nil {
+		return fmt.Errorf("raft log in %s: keep the members of the cluster: %w", dir, err)
+	}
+	return nil
 }

@@ -30,12 +30,15 @@ type Cluster struct {
 	Join  bool          // the log is empty: wait until a leader adds this node
 }
 
-// Validate reports every problem.
-func (c *Cluster) Validate(id string) error {
+func (o Options) validateCluster() error {
+	c, id := o.Cluster, o.NodeID
 	if c == nil {
 		return nil
 	}
 	var errs []error
+	if o.Snapshots == nil || o.Restart == nil {
+		errs = append(errs, errors.New("raft node: a cluster, and nowhere for snapshots"))
+	}
 	if c.Port == nil {
 		errs = append(errs, errors.New("raft node: a cluster and no port"))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"testing"
@@ -27,6 +28,13 @@ type cluster struct {
 	nodes  map[string]*Node
 	first  []peer.Member
 }
+
+// noSnapshots is an owner without any.
+type noSnapshots struct{}
+
+func (noSnapshots) Newest() (uint64, Point, int64, bool)   { return 0, Point{}, 0, false }
+func (noSnapshots) Send(uint64) (io.ReadCloser, error)     { return nil, errNoStream }
+func (noSnapshots) Receive(uint64, Point) (Arrival, error) { return nil, errNoStream }
 
 func member(id string) peer.Member {
 	return peer.Member{ID: id, Raft: "raft-" + id, HTTP: "http-" + id}
@@ -59,7 +67,7 @@ func (c *cluster) start(id string, join bool) {
 		c.t.Fatal(err)
 	}
 	o := Options{Dir: "node-" + id, NodeID: id, Now: time.Now, Log: zerolog.Nop(), Fatal: func(err error) { c.t.Errorf("node %s: fatal: %v", id, err) },
-		Cluster: &Cluster{Port: port, Self: member(id), First: c.first, Join: join}}
+		Cluster: &Cluster{Port: port, Self: member(id), First: c.first, Join: join}, Snapshots: noSnapshots{}, Restart: func() { c.t.Error("a snapshot came in") }}
 	if join {
 		o.Cluster.First = nil
 	}

@@ -19,7 +19,7 @@ import (
 	"queen/stages"
 )
 
-// A node that does not lead hands its commands to the one that does, over HTTP on a stream of their own (docs/formats.md section 8). The leader answers
+// A node that does not lead hands its commands to the one that does, over HTTP on a stream of their own (docs/formats.md section 9). The leader answers
 // when the command is applied there, and says no more than that: the result is what this node's machine makes of the command, which it
 // knows by its request id. So a follower answers from the state that it shows, and no result needs an encoding.
 const (

@@ -30,6 +30,7 @@ type logs struct {
 
 	shared  bool          // other nodes may lead: entries at the end that were never committed may be taken back
 	applied func() uint64 // by the machine: no such entry
+	base    Base          // an entry of which the term is known though the log may begin behind it
 
 	full   atomic.Bool // the newest write found the disk full
 	broken atomic.Bool // a write failed, and it is unknown what the disk holds: nothing is written any more
@@ -64,6 +65,10 @@ func (l *logs) GetLog(index uint64, into *raft.Log) error {
 	}
 	e, err := unpanicked(func() (e raft.Log, err error) { err = l.store.GetLog(index, &e); return e, err })
 	if errors.Is(err, raft.ErrLogNotFound) {
+		if index == l.base.Index && index > 0 { // its term is all that anybody needs
+			*into = raft.Log{Index: index, Term: l.base.Term, Type: raft.LogNoop}
+			return nil
+		}
 		return err // raft compares it
 	}
 	if err == nil {

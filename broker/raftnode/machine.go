@@ -44,6 +44,8 @@ type machine struct {
 	members func(index uint64, list raft.Configuration)
 	fatal   func(error)
 	broken  atomic.Bool
+	// replaced: a snapshot came in that takes the state's place at the next start. What follows in the log is applied then.
+	replaced atomic.Bool
 
 	mu      sync.Mutex
 	waiting map[[16]byte]chan any // by request id; each holds one result
@@ -93,6 +95,9 @@ func (m *machine) Apply(entry *raft.Log) any {
 	if m.broken.Load() {
 		return outcome{err: errBroken}
 	}
+	if m.replaced.Load() {
+		return outcome{err: errReplaced}
+	}
 	results, err := m.to.Apply(entry.Index, entry.Data)
 	if err != nil {
 		m.broken.Store(true)
@@ -107,7 +112,7 @@ func (m *machine) Apply(entry *raft.Log) any {
 
 // StoreConfiguration notes the members that a committed entry names.
 func (m *machine) StoreConfiguration(index uint64, list raft.Configuration) {
-	if !m.broken.Load() {
+	if !m.broken.Load() && !m.replaced.Load() {
 		m.members(index, list)
 	}
 }
@@ -115,5 +120,10 @@ func (m *machine) StoreConfiguration(index uint64, list raft.Configuration) {
 // Snapshot refuses: raft is never asked for one (truncate.go).
 func (m *machine) Snapshot() (raft.FSMSnapshot, error) { return nil, errNoStream }
 
-// Restore refuses: nobody can send one (standing).
-func (m *machine) Restore(io.ReadCloser) error { return errNoStream }
+// Restore is called when a snapshot came in, which the owner puts in place when it starts again.
+func (m *machine) Restore(r io.ReadCloser) error {
+	if !m.replaced.Load() {
+		return errNoStream
+	}
+	return r.Close()
+}

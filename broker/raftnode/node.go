@@ -31,6 +31,12 @@ type Options struct {
 	NodeID string // also the node's raft address while it is the only one
 	// Cluster makes it one of several nodes. Nil: a cluster of one, which opens no port.
 	Cluster *Cluster
+	// Snapshots is where snapshots for followers come from and go to; needed with Cluster. Base is what is known of the entry at which the newest one
+	// stands: the log may begin behind it.
+	Snapshots Snapshots
+	Base      Base
+	// Restart is told, once, that a snapshot came in whole: the owner closes everything and starts again. It must not wait for Close.
+	Restart func()
 	// Admit refuses commands that another node forwards, before they are proposed; nil: none.
 	Admit func(kind command.Kind) error
 	Now   func() time.Time // wall clock
@@ -60,7 +66,7 @@ func (o Options) Validate() error {
 	if o.Fatal == nil {
 		errs = append(errs, errors.New("raft node: no handler of fatal errors"))
 	}
-	return errors.Join(append(errs, o.Cluster.Validate(o.NodeID))...)
+	return errors.Join(append(errs, o.validateCluster())...)
 }
 
 func (o Options) defaults() Options {
@@ -107,6 +113,10 @@ type Node struct {
 	cause  error         // that error; readable once failed is closed
 	fail1  sync.Once
 
+	heldSince atomic.Int64               // since when the log is kept for a follower, monotonic; 0: it is not
+	runs      atomic.Bool                // raft has started
+	restart   atomic.Pointer[time.Timer] // set when a snapshot came in
+
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 	close1  sync.Once
@@ -127,7 +137,13 @@ func Open(ctx context.Context, o Options, m Machine) (*Node, error) {
 		return nil, err
 	}
 	n.store = store
-	n.logs = &logs{store: store, limit: o.CacheBytes, fatal: n.fail, shared: o.Cluster != nil, applied: m.Applied}
+	n.logs = &logs{store: store, limit: o.CacheBytes, fatal: n.fail, shared: o.Cluster != nil, base: o.Base}
+	n.logs.applied = func() uint64 {
+		if n.machine.replaced.Load() { // what is there now counts for nothing
+			return 0
+		}
+		return m.Applied()
+	}
 	n.machine = &machine{to: m, applied: n.noteTime, members: n.noteMembers, fatal: n.fail}
 	n.noteTime()
 	if err := n.start(m.Applied()); err != nil {
@@ -148,7 +164,7 @@ func Open(ctx context.Context, o Options, m Machine) (*Node, error) {
 
 // start checks that the log continues the state, and runs raft.
 func (n *Node) start(applied uint64) error {
-	last, err := bounds(n.o.Dir, n.store, applied)
+	last, err := bounds(n.o.Dir, n.store, applied, n.o.Base)
 	if err != nil {
 		return err
 	}
@@ -163,6 +179,7 @@ func (n *Node) start(applied uint64) error {
 	}
 	state, err := standingAt(n.logs, n.members, applied)
 	if err == nil {
+		state.of, state.runs, state.kept = n.o.Snapshots, &n.runs, n.arrived
 		err = n.run(state)
 	}
 	if err != nil {
@@ -191,6 +208,7 @@ func (n *Node) run(state standing) (err error) {
 		}
 	}()
 	n.raft, err = raft.NewRaft(n.config(), n.machine, n.logs, n.store, state, n.transport())
+	n.runs.Store(err == nil)
 	return err
 }
 
@@ -220,6 +238,9 @@ func (n *Node) lead(ctx context.Context) {
 			return
 		case leader := <-n.raft.LeaderCh():
 			n.leads.Store(false)
+			if n.followers != nil {
+				n.followers.forget()
+			}
 			if !leader || n.raft.Barrier(0).Error() != nil || n.dead() {
 				continue
 			}
@@ -312,6 +333,9 @@ func (n *Node) Flush() error {
 func (n *Node) Close() error {
 	n.close1.Do(func() {
 		close(n.closed)
+		if t := n.restart.Load(); t != nil {
+			t.Stop()
+		}
 		n.tryHandOver()
 		n.leads.Store(false)
 		n.stop()

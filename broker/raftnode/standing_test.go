@@ -68,10 +68,10 @@ func TestCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := Check("d", s, m.applied-3); got != last || err != nil {
+	if got, err := Check("d", s, m.applied-3, Base{}); got != last || err != nil {
 		t.Errorf("whole: %d, %v", got, err)
 	}
-	if _, err := Check("d", s, last+1); err == nil || !strings.Contains(err.Error(), "the end of the log is lost") {
+	if _, err := Check("d", s, last+1, Base{}); err == nil || !strings.Contains(err.Error(), "the end of the log is lost") {
 		t.Errorf("a state ahead of its log: %v", err)
 	}
 	var e raft.Log
@@ -83,10 +83,10 @@ func TestCheck(t *testing.T) {
 	if err := s.InmemStore.StoreLogs([]*raft.Log{&e}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Check("d", s, m.applied-3); !errors.Is(err, errEntryDamaged) {
+	if _, err := Check("d", s, m.applied-3, Base{}); !errors.Is(err, errEntryDamaged) {
 		t.Errorf("a damaged entry that the state misses: %v", err)
 	}
-	if _, err := Check("d", s, m.applied-2); err != nil {
+	if _, err := Check("d", s, m.applied-2, Base{}); err != nil {
 		t.Errorf("a damaged entry that the state has: %v", err)
 	}
 }

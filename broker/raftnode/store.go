@@ -127,7 +127,15 @@ func (s *store) CutTail(from uint64) error {
 	if err != nil || from > last {
 		return err
 	}
-	if err := s.mark.lower(from - 1); err != nil {
+	first, err := s.WAL.FirstIndex()
+	if err != nil {
+		return err
+	}
+	left := from - 1
+	if from <= first {
+		left = 0 // it will be empty
+	}
+	if err := s.mark.lower(left); err != nil {
 		return err
 	}
 	return s.WAL.DeleteRange(from, last)

@@ -2,6 +2,7 @@ package raftnode
 
 import (
 	"context"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -68,6 +69,21 @@ func (c *carrier) RequestVote(id raft.ServerID, target raft.ServerAddress, args 
 // RequestPreVote calls a voter.
 func (c *carrier) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
 	return c.NetworkTransport.RequestPreVote(id, at(id, target), args, resp)
+}
+
+// InstallSnapshot sends a snapshot, unless the follower turns out to have the entry at which it stands: it may have started again before its
+// answer to an earlier one arrived.
+func (c *carrier) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	ask := &raft.AppendEntriesRequest{RPCHeader: args.RPCHeader, Term: args.Term, Leader: args.Leader, PrevLogEntry: args.LastLogIndex, PrevLogTerm: args.LastLogTerm}
+	var has raft.AppendEntriesResponse
+	if err := c.AppendEntries(id, target, ask, &has); err != nil {
+		return err
+	}
+	if has.Success {
+		*resp = raft.InstallSnapshotResponse{RPCHeader: has.RPCHeader, Term: has.Term, Success: true}
+		return nil
+	}
+	return c.NetworkTransport.InstallSnapshot(id, at(id, target), args, resp, data)
 }
 
 // TimeoutNow asks a node to take the leadership.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"github.com/hashicorp/raft-wal/types"
@@ -34,28 +35,57 @@ func (n *Node) Point(index uint64) (Point, error) {
 }
 
 // Truncate removes the entries below index from the log, which a durable snapshot at index stands for. The entry itself stays: its
-// term is needed, and a log is never empty. It may run beside Propose. After an error the log holds what it held, or less
-// by what was to go, and Truncate may be called again.
-func (n *Node) Truncate(index uint64) error {
+// term is needed, and a log is never empty. So do, on a leader, those that a follower which answers still lacks, for holdLimit: it is whole then
+// or not. It may run beside Propose. After an error the log holds what it held, or less by what was to go, and Truncate may be called again.
+func (n *Node) Truncate(index uint64) (whole bool, err error) {
 	first, err := n.logs.FirstIndex()
 	if err != nil {
-		return fmt.Errorf("raft log: %w", err)
+		return false, fmt.Errorf("raft log: %w", err)
 	}
 	if applied := n.machine.to.Applied(); index > applied {
-		return fmt.Errorf("raft log: it may not be cut at entry %d, the state has applied entry %d", index, applied)
+		return false, fmt.Errorf("raft log: it may not be cut at entry %d, the state has applied entry %d", index, applied)
 	}
-	if index <= first {
-		return nil
+	cut := n.holdFor(index)
+	if cut <= first {
+		return cut == index || index <= first, nil
 	}
 	if first == 1 {
 		if err := n.store.Set([]byte(membersKey), n.kept().encode()); err != nil {
-			return fmt.Errorf("raft log: keep the members of the cluster: %w", err)
+			return false, fmt.Errorf("raft log: keep the members of the cluster: %w", err)
 		}
 	}
-	if err := n.logs.DeleteRange(first, index-1); err != nil {
-		return fmt.Errorf("raft log: cut off entries %d to %d: %w", first, index-1, err)
+	if err := n.logs.DeleteRange(first, cut-1); err != nil {
+		return false, fmt.Errorf("raft log: cut off entries %d to %d: %w", first, cut-1, err)
 	}
-	return nil
+	return cut == index, nil
+}
+
+const (
+	liveWithin = 10 * time.Second // a follower that answered so long ago is not waited for
+	holdLimit  = 10 * time.Minute // and none is waited for longer: it gets a snapshot then
+)
+
+// holdFor returns the entry below which nothing is needed by followers that answer, at most index.
+func (n *Node) holdFor(index uint64) uint64 {
+	if n.followers == nil || n.raft.State() != raft.Leader {
+		n.heldSince.Store(0)
+		return index
+	}
+	now, cut := n.o.Elapsed(), index
+	for _, s := range n.Members() {
+		if f, ok := n.followers.of(string(s.ID)); ok && now-f.at <= liveWithin {
+			cut = min(cut, f.matched)
+		}
+	}
+	if cut == index {
+		n.heldSince.Store(0)
+		return index
+	}
+	n.heldSince.CompareAndSwap(0, int64(now))
+	if now-time.Duration(n.heldSince.Load()) > holdLimit {
+		return index
+	}
+	return cut
 }
 
 // LogBytes returns how many bytes the full files of the log have, which is what of it a snapshot could give back, to within one file. 0

@@ -35,11 +35,11 @@ func TestTruncate(t *testing.T) {
 	if err != nil || before.Term == 0 || before.MembersAt != 1 {
 		t.Fatal(before, err)
 	}
-	if err := n.Truncate(at + 1); err == nil {
+	if _, err := n.Truncate(at + 1); err == nil {
 		t.Error("what was not applied may be cut off")
 	}
 	for range 2 {
-		if err := n.Truncate(at); err != nil {
+		if whole, err := n.Truncate(at); err != nil || !whole {
 			t.Fatal(err)
 		}
 	}

@@ -58,6 +58,12 @@ func Find(disk vfs.FS, root string, seed [16]byte) ([]Found, error) {
 	return found, nil
 }
 
+// At is a whole snapshot that was just taken or found.
+func At(disk vfs.FS, root string, m *Manifest) Found {
+	name := folderName(m.Applied)
+	return Found{Dir: disk.PathJoin(root, name), Name: name, Index: m.Applied, Manifest: m}
+}
+
 func list(disk vfs.FS, dir string) ([]string, error) {
 	names, err := disk.List(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

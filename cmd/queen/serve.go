@@ -22,6 +22,7 @@ import (
 // How long a node may take to close. What is not flushed then is in the raft log, and the next start replays it.
 const (
 	fatalGrace = 10 * time.Second // after an error that it cannot go on from: its disk may not answer any more
+	againGrace = 2 * time.Second  // for the sink before a restart inside the process: its leases wait out their TTL
 	stopGrace  = time.Minute      // after a signal, beside the grace of the sink
 )
 
@@ -36,21 +37,31 @@ func serve(environ []string, errs io.Writer) int {
 	if err != nil {
 		return refuse(log, err, exitConfig)
 	}
-	fatal := make(chan error, 1)
-	n, err := node.New(node.Options{Config: c, Now: time.Now, Log: log, Abort: abort, Collect: collect(environ), Fatal: func(err error) {
-		select {
-		case fatal <- err:
-		default: // the first one is what matters
-		}
-	}})
-	if err != nil {
-		return refuse(log, err, exitFailed)
-	}
 	grace := stopGrace
 	if c.Sink != nil {
 		grace += c.Sink.ShutdownGrace
 	}
-	return service{open: n.Open, close: n.Close, log: log, signals: signals, fatal: fatal, grace: grace}.run()
+	for {
+		fatal, restart := make(chan error, 1), make(chan struct{}, 1)
+		n, err := node.New(node.Options{Config: c, Now: time.Now, Log: log, Abort: abort, Collect: collect(environ), Fatal: func(err error) {
+			select {
+			case fatal <- err:
+			default: // the first one is what matters
+			}
+		}, Restart: func() {
+			select {
+			case restart <- struct{}{}:
+			default:
+			}
+		}})
+		if err != nil {
+			return refuse(log, err, exitFailed)
+		}
+		code := service{open: n.Open, close: n.Close, log: log, signals: signals, fatal: fatal, restart: restart, grace: grace}.run()
+		if code != startAgain {
+			return code
+		}
+	}
 }
 
 // collect sets the collector's percentage. Who has set the collector himself keeps what he asked for.
@@ -74,8 +85,9 @@ type service struct {
 	close   func(context.Context) error // once open has returned without an error
 	log     zerolog.Logger
 	signals <-chan os.Signal
-	fatal   <-chan error  // holds the first error after which only a restart is safe
-	grace   time.Duration // of a close after a signal
+	fatal   <-chan error    // holds the first error after which only a restart is safe
+	restart <-chan struct{} // holds one when the node has to be closed and opened again; nil: never
+	grace   time.Duration   // of a close after a signal
 }
 
 // run returns the exit code.
@@ -102,11 +114,26 @@ func (s service) run() int {
 		})
 	}
 	select {
+	case <-s.restart:
+		return s.again()
 	case err := <-s.fatal:
 		return s.fail(err, s.close)
 	case sig := <-s.signals:
 		return s.stop(sig, func() error { return s.close(context.Background()) })
 	}
+}
+
+// startAgain is no exit code: the process goes on with another node on the same folder.
+const startAgain = -1
+
+// again closes a node whose state a snapshot replaces. Nothing that it holds is worth a wait.
+func (s service) again() int {
+	ctx, cancel := context.WithTimeout(context.Background(), againGrace)
+	defer cancel()
+	if code := s.end(func() error { return s.close(ctx) }, s.grace, exitOK); code != exitOK {
+		return code
+	}
+	return startAgain
 }
 
 // ignoreCanceled closes a node whose start a signal interrupted.
