@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"queen/broker/peer"
+	"queen/broker/raftnode"
 	"queen/broker/state"
 	"queen/internal/crashwal"
 	"queen/internal/pipenet"
@@ -31,7 +33,7 @@ type trio struct {
 }
 
 func peerOf(id int) peer.Member {
-	return peer.Member{ID: fmt.Sprint(id), Raft: fmt.Sprintf("raft-%d", id), HTTP: fmt.Sprintf("http-%d", id)}
+	return peer.Member{ID: fmt.Sprint(id), Raft: fmt.Sprintf("raft-%d:1", id), HTTP: fmt.Sprintf("http-%d:2", id)}
 }
 
 func newTrio(t *testing.T, n int) *trio {
@@ -263,5 +265,86 @@ func TestFollowerGetsSnapshot(t *testing.T) {
 		if len(c.restarts) > 0 {
 			t.Errorf("node %d asks for another restart", <-c.restarts)
 		}
+	})
+}
+
+// TestGrow: a node that was founded alone becomes three: it is started with an address, two empty ones wait to be added, get a snapshot since the log was cut,
+// and are promoted; then the first one is removed, and what is left has everything and goes on.
+func TestGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &trio{t: t, disks: map[int]*vfs.MemFS{1: vfs.NewMem()}, wals: map[int]*crashwal.FS{1: crashwal.New(nil)}, nodes: map[int]*Broker{}, restarts: make(chan int, 10)}
+		defer c.stopAll()
+		alone := onMemory(c.disks[1], c.wals[1], func(err error) { t.Error("fatal:", err) })
+		b, err := New(alone)
+		if err == nil {
+			err = b.Open(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 50 {
+			mustPush(t, b, "orders", "p", uint64(i), 1)
+		}
+		if err := b.snapshot(); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		c.first = []peer.Member{peerOf(1)}
+		c.start(1, false)
+		c.settled(1)
+		change := func(by int, want string, ch raftnode.Change) {
+			t.Helper()
+			m, err := c.nodes[by].Node().Change(t.Context(), ch)
+			var refusal *raftnode.ChangeError
+			switch {
+			case err == nil && want == "":
+			case errors.As(err, &refusal) && refusal.Code == want:
+			default:
+				t.Fatalf("%+v: %+v, %v, want %q", ch, m, err, want)
+			}
+		}
+		time.Sleep(time.Second) // it puts its own address among the members
+		for _, id := range []int{2, 3} {
+			c.start(id, true)
+			add := raftnode.Change{Op: raftnode.OpAdd, IDs: []int{id}, Raft: peerOf(id).Raft, HTTP: peerOf(id).HTTP}
+			bad := add
+			bad.Raft = "nowhere"
+			change(1, "bad_request", bad)
+			change(1, "not_a_learner", raftnode.Change{Op: raftnode.OpPromote, IDs: []int{id}})
+			change(1, "", add)
+			change(1, "", add)
+			select {
+			case got := <-c.restarts:
+				c.stop(got)
+				c.start(got, true)
+			case <-time.After(30 * time.Second):
+				t.Fatalf("node %d gets no snapshot: %+v", id, c.nodes[id].Status())
+			}
+			c.settled(id)
+			time.Sleep(2 * time.Second)
+			change(id, "", raftnode.Change{Op: raftnode.OpPromote, IDs: []int{id}}) // asked of the learner itself
+			change(1, "already_voter", add)
+		}
+		mustPush(t, c.nodes[3], "orders", "p", 100, 1)
+		time.Sleep(time.Second)
+		change(2, "", raftnode.Change{Op: raftnode.OpRemove, IDs: []int{1}})
+		time.Sleep(5 * time.Second)
+		c.stop(1)
+		mustPush(t, c.nodes[2], "orders", "p", 101, 1)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got, want := c.records(2, "orders"), c.records(3, "orders"); !slices.Equal(got, want) || len(got) != 52 {
+			t.Errorf("node 2 has %d appends, node 3 %d, 52 were pushed", len(got), len(want))
+		}
+		change(3, "", raftnode.Change{Op: raftnode.OpVoters, IDs: []int{2}})
+		change(2, "last_voter", raftnode.Change{Op: raftnode.OpRemove, IDs: []int{2}})
+		change(2, "not_a_member", raftnode.Change{Op: raftnode.OpVoters, IDs: []int{2, 9}})
+		c.stop(3)
+		time.Sleep(5 * time.Second)
+		change(2, "learner_behind", raftnode.Change{Op: raftnode.OpPromote, IDs: []int{3}})
+		change(2, "no_quorum", raftnode.Change{Op: raftnode.OpPromote, IDs: []int{3}, Force: true})
+		mustPush(t, c.nodes[2], "orders", "p", 102, 1)
 	})
 }

@@ -143,7 +143,7 @@ func (n *Node) startSink() {
 }
 
 func (n *Node) handler() (http.Handler, error) {
-	o := api.Options{Broker: n.broker, MaxBody: n.o.Config.MaxBody, Now: n.o.Now, Rand: n.o.Rand, Version: n.o.Version,
+	o := api.Options{Broker: n.broker, Members: n.broker.Node(), MaxBody: n.o.Config.MaxBody, Now: n.o.Now, Rand: n.o.Rand, Version: n.o.Version,
 		Log: logline.Named(n.o.Log, "api"), Stop: n.stopping, Settled: n.broker.Settled()}
 	if n.sink != nil {
 		o.Status, o.Gatherers = n.sink.status, []prometheus.Gatherer{n.sink.metrics()}

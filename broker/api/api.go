@@ -34,6 +34,7 @@ type Broker interface {
 // Options of the HTTP surface. Broker, MaxBody, Now and Rand are required.
 type Options struct {
 	Broker    Broker
+	Members   Members          // of the cluster; nil: this node is alone for good, and has no such routes
 	MaxBody   int64            // largest request body, bytes
 	Now       func() time.Time // wall clock: message ids and uptime, nothing else
 	Rand      io.Reader        // message ids
@@ -88,7 +89,7 @@ func New(o Options) (http.Handler, error) {
 	if !ok {
 		return nil, errors.New("api: the default tenant is no UUID")
 	}
-	s := &server{o: o, tenant: tenant, routes: compile(Routes()), ids: &minter{now: o.Now, rand: o.Rand},
+	s := &server{o: o, tenant: tenant, routes: compile(routesFor(o)), ids: &minter{now: o.Now, rand: o.Rand},
 		started: o.Now()}
 	metrics, err := s.metricsHandler()
 	if err != nil {
@@ -127,7 +128,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	params, err := decode(params)
-	if err == nil && strings.HasPrefix(route.Pattern, "/api/") && !s.settled() {
+	if err == nil && strings.HasPrefix(route.Pattern, "/api/") && route.Level != Admin && !s.settled() {
 		err = raftnode.ErrNoLeader
 	}
 	if err == nil {

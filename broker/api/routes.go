@@ -46,12 +46,22 @@ func Routes() []Route {
 		{"GET", "/api/v1/resources/queues", ReadOnly, engine, (*server).queues},
 		{"GET", "/api/v1/resources/queues/:queue", ReadOnly, plain, (*server).queue},
 		{"DELETE", "/api/v1/resources/queues/:queue", Admin, plain, (*server).deleteQueue},
+		{"GET", "/api/v1/system/raft/membership", Admin, engine, (*server).members},
+		{"POST", "/api/v1/system/raft/membership/learners", Admin, engine, (*server).addLearner},
+		{"POST", "/api/v1/system/raft/membership/promote", Admin, engine, (*server).promote},
+		{"PUT", "/api/v1/system/raft/membership/voters", Admin, engine, (*server).setVoters},
+		{"DELETE", "/api/v1/system/raft/membership/members/:id", Admin, engine, (*server).removeMember},
 		{"GET", "/health", Public, engine, (*server).health},
 		{"GET", "/status", ReadOnly, engine, (*server).status},
 		{"GET", "/metrics", Public, engine, (*server).figures},
 		{"GET", "/metrics/prometheus", Public, engine, (*server).prometheus},
 		{"GET", "/", Public, engine, (*server).root},
 	}
+}
+
+// routesFor leaves out what a node has nothing for.
+func routesFor(o Options) []Route {
+	return slices.DeleteFunc(Routes(), func(r Route) bool { return o.Members == nil && strings.HasPrefix(r.Pattern, "/api/v1/system/raft/") })
 }
 
 // compiled is a route with its pattern cut into segments.

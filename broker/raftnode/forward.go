@@ -71,6 +71,7 @@ func newCalls(n *Node) *calls {
 	}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+proposePath, c.take)
+	mux.HandleFunc("POST "+changePath, c.takeChange)
 	c.server = &http.Server{Handler: mux, ReadHeaderTimeout: callTimeout, IdleTimeout: 2 * idleLimit}
 	return c
 }

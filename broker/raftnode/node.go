@@ -99,6 +99,7 @@ type Node struct {
 	calls     *calls     // nil: a cluster of one
 	followers *followers // nil: a cluster of one
 
+	changing  sync.Mutex // one change of the members at a time
 	membersMu sync.Mutex
 	members   members // as of the newest entry that names them and was applied
 

@@ -91,10 +91,10 @@ func (in *Incoming) take(b []byte) (int, error) {
 	}
 	if in.rest > 0 {
 		n := int(min(int64(len(b)), in.rest))
+		in.sum.Write(b[:n])
 		if _, err := in.file.Write(b[:n]); err != nil {
 			return 0, err
 		}
-		in.sum.Write(b[:n])
 		in.rest -= int64(n)
 		return n, nil
 	}
