@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -82,15 +83,19 @@ type receiving struct {
 	b *Broker
 }
 
-// Keep makes it the folder's newest snapshot, and says that the next start puts it in place.
+// Keep makes it the folder's newest snapshot, sees whether it opens, and says that the next start puts it in place.
 func (r *receiving) Keep() error {
 	s := &r.b.snaps
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	name, err := r.Incoming.Keep()
+	whole, err := r.Incoming.Keep()
 	if err != nil {
 		return err
 	}
+	if err := r.b.tryOut(&whole); err != nil { // what the old state knows is better than a new one that does not open
+		return errors.Join(err, r.b.disk.RemoveAll(whole.Dir))
+	}
+	name := whole.Name
 	if err := durable.WriteFile(r.b.disk, r.b.o.Dir, restoreFile, []byte(name+"\n"+fromLeader+"\n")); err != nil {
 		return err
 	}

@@ -172,32 +172,31 @@ func (in *Incoming) end() error {
 	return err
 }
 
-// Keep makes the snapshot one of the folder's, durably, and returns its name.
-func (in *Incoming) Keep() (string, error) {
+// Keep makes the snapshot one of the folder's, durably, and returns it.
+func (in *Incoming) Keep() (Found, error) {
 	if in.err == nil && (in.manifest == nil || in.next < len(in.manifest.Files)) {
 		in.err = errors.New("receive a snapshot: it broke off")
 	}
 	if in.err != nil {
-		return "", errors.Join(in.err, in.Drop())
+		return Found{}, errors.Join(in.err, in.Drop())
 	}
 	for _, part := range []string{stateName, segmentsName} {
 		if err := durable.SyncDir(in.disk, in.path(part)); err != nil {
-			return "", err
+			return Found{}, err
 		}
 	}
 	from := in.disk.PathJoin(in.root, incomingName)
 	if err := durable.WriteFile(in.disk, from, manifestName, in.manifest.encode()); err != nil {
-		return "", err
+		return Found{}, err
 	}
-	name := folderName(in.manifest.Applied)
-	to := in.disk.PathJoin(in.root, name)
-	if err := in.disk.RemoveAll(to); err != nil {
-		return "", fmt.Errorf("receive a snapshot: %w", err)
+	found := At(in.disk, in.root, in.manifest)
+	if err := in.disk.RemoveAll(found.Dir); err != nil {
+		return Found{}, fmt.Errorf("receive a snapshot: %w", err)
 	}
-	if err := in.disk.Rename(from, to); err != nil {
-		return "", fmt.Errorf("receive a snapshot: %w", err)
+	if err := in.disk.Rename(from, found.Dir); err != nil {
+		return Found{}, fmt.Errorf("receive a snapshot: %w", err)
 	}
-	return name, durable.SyncDir(in.disk, in.root)
+	return found, durable.SyncDir(in.disk, in.root)
 }
 
 // Drop removes what came in.
