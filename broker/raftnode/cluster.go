@@ -85,7 +85,7 @@ func (n *Node) transport() raft.Transport {
 	}
 	c := n.o.Cluster
 	inner := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream: streams{c.Port.Lane(peer.Raft), c.Port}, MaxPool: 3, Timeout: callTimeout, Logger: logger(n.o.Log).Named("net"),
+		Stream: streams{c.Port.Lane(peer.Raft), c.Port}, MaxPool: 3, Timeout: callTimeout, Logger: logger(n.o.Log, n.o.Now).Named("net"),
 	})
 	n.followers = newFollowers(n.o.Elapsed)
 	return &carrier{NetworkTransport: inner, seen: n.followers}

@@ -196,6 +196,7 @@ func (n *Node) start(applied uint64) error {
 	if n.o.Cluster != nil {
 		n.calls = newCalls(n)
 		n.calls.start(n.o.Cluster.Port.Lane(peer.Forward))
+		n.done.Go(func() { n.watchLeader(ctx) })
 	}
 	return nil
 }
@@ -225,35 +226,9 @@ func (n *Node) config() *raft.Config {
 	c.SnapshotThreshold = math.MaxUint64
 	c.NoSnapshotRestoreOnStart = true
 	c.NoLegacyTelemetry = true
-	c.Logger = logger(n.o.Log)
+	c.Logger = logger(n.o.Log, n.o.Now)
 	n.tune(c)
 	return c
-}
-
-// lead follows the leadership. Proposals are taken from the moment at which a barrier of this term is applied: then the state
-// holds all that earlier leaders committed.
-func (n *Node) lead(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case leader := <-n.raft.LeaderCh():
-			n.leads.Store(false)
-			if n.followers != nil {
-				n.followers.forget()
-			}
-			if !leader || n.raft.Barrier(0).Error() != nil || n.dead() {
-				continue
-			}
-			n.leads.Store(true)
-			n.tryRename()
-			select {
-			case <-n.led:
-			default:
-				close(n.led)
-			}
-		}
-	}
 }
 
 // Propose makes one command durable and applied, and returns what the machine made of it. It waits for at most 30 s.

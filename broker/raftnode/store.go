@@ -69,7 +69,7 @@ func OpenWAL(dir string, files types.VFS, meta types.MetaStore, fileBytes int, l
 	s := &store{mark: m}
 	meta = sizing{repairing{MetaStore: meta, files: files, mark: m}, &s.bytes}
 	w, err := unpanicked(func() (*wal.WAL, error) {
-		return wal.Open(dir, wal.WithLogger(logger(log).Named("wal")), wal.WithSegmentSize(fileBytes),
+		return wal.Open(dir, wal.WithLogger(logger(log, nil).Named("wal")), wal.WithSegmentSize(fileBytes),
 			wal.WithSegmentFiler(segment.NewFiler(dir, files)), wal.WithMetaStore(meta))
 	})
 	if err != nil {
