@@ -16,7 +16,7 @@ import (
 // another, and what this package tells itself (lead, watchLeader).
 func expected(message string, args []any) bool {
 	switch message {
-	case "heartbeat timeout reached, starting election", "no known peers, aborting election", "failed to decode incoming command",
+	case "heartbeat timeout reached, starting election", "no known peers, aborting election", "failed to decode incoming command", "peer has newer term, stopping replication",
 		"appendEntries rejected, sending older logs", "rejecting pre-vote request since we have a leader", "rejecting vote request since we have a leader":
 		return true
 	case "failed to get previous log", "failed to get log": // of a node that is behind; anything else is damage
