@@ -19,6 +19,7 @@ type Net struct {
 	mu      sync.Mutex
 	listens map[string]*listener
 	cut     map[[2]string]bool
+	conns   map[*conn]bool
 	changed chan struct{} // closed at each change of a link
 }
 
@@ -60,14 +61,45 @@ func (n *Net) Dialer(from string) func(ctx context.Context, to string) (net.Conn
 }
 
 func (n *Net) join(ctx context.Context, from string, l *listener) (net.Conn, error) {
-	here, there := net.Pipe()
+	a, b := net.Pipe()
+	here, there := n.note(&conn{Conn: a, net: n, from: from, to: l.address, done: make(chan struct{})}), n.note(&conn{Conn: b, net: n, from: l.address, to: from, done: make(chan struct{})})
 	select {
-	case l.conns <- &conn{Conn: there, net: n, from: l.address, to: from, done: make(chan struct{})}:
-		return &conn{Conn: here, net: n, from: from, to: l.address, done: make(chan struct{})}, nil
+	case l.conns <- there:
+		return here, nil
 	case <-l.stop:
 		return nil, fmt.Errorf("dial %s: connection refused", l.address)
 	case <-ctx.Done():
 		return nil, fmt.Errorf("dial %s: %w", l.address, ctx.Err())
+	}
+}
+
+func (n *Net) note(c *conn) *conn {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.conns == nil {
+		n.conns = map[*conn]bool{}
+	}
+	n.conns[c] = true
+	return c
+}
+
+// Kill ends whatever is at an address, as a machine does that loses its power: its listener, and every stream from it or to it. When it has returned,
+// nothing more comes from there. The address may be listened on again.
+func (n *Net) Kill(address string) {
+	n.mu.Lock()
+	l := n.listens[address]
+	var ended []*conn
+	for c := range n.conns {
+		if c.from == address || c.to == address {
+			ended = append(ended, c)
+		}
+	}
+	n.mu.Unlock()
+	if l != nil {
+		_ = l.Close() // it has nothing to say
+	}
+	for _, c := range ended {
+		_ = c.Close()
 	}
 }
 
@@ -117,7 +149,9 @@ func (l *listener) Close() error {
 	l.once.Do(func() {
 		close(l.stop)
 		l.net.mu.Lock()
-		delete(l.net.listens, l.address)
+		if l.net.listens[l.address] == l {
+			delete(l.net.listens, l.address)
+		}
 		l.net.mu.Unlock()
 	})
 	return nil
@@ -171,7 +205,12 @@ func (c *conn) Write(b []byte) (int, error) {
 }
 
 func (c *conn) Close() error {
-	c.once.Do(func() { close(c.done) })
+	c.once.Do(func() {
+		close(c.done)
+		c.net.mu.Lock()
+		delete(c.net.conns, c)
+		c.net.mu.Unlock()
+	})
 	return c.Conn.Close()
 }
 
