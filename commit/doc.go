@@ -17,6 +17,8 @@
 //   - A window is listed after its intent, from a view in which that intent is the open one, whether it is written for the
 //     first time or redone.
 //
+// Beside that stands presence.go: the row that says that a node is there, by which package sink shares the queues out.
+//
 // It is not: the client of the bucket (package upload), the rules that cut windows (package window), or the decision which
 // node runs which queue (package sink). Read ledger.go first, then begin.go and finish.go.
 package commit

@@ -77,7 +77,8 @@ func refreshSome(ctx context.Context, kv stages.KV, leases []*Lease) (lost []*Le
 }
 
 // Release gives the leases back: each row is read, and deleted at its version if it is of this incarnation. A failure is tried again after
-// 100 ms doubling to 1 s for at most 10 s in all; then the rows run out by themselves. It returns how many it could not give back.
+// 100 ms doubling to 1 s for at most 10 s in all; then the rows run out by themselves, since none of these handles refreshes its row any more.
+// It returns how many it could not give back.
 func Release(ctx context.Context, kv stages.KV, leases []*Lease) (left int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -99,6 +100,7 @@ func Release(ctx context.Context, kv stages.KV, leases []*Lease) (left int, err 
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
+			gaveBack(rest)
 			return len(rest), err
 		}
 		pause = min(2*pause, time.Second)
@@ -132,10 +134,15 @@ func releaseSome(ctx context.Context, kv stages.KV, leases []*Lease) error {
 			return fmt.Errorf("release %d leases: %w", len(ops), err) // unclear too: the next look finds out
 		}
 	}
+	gaveBack(leases)
+	return nil
+}
+
+// gaveBack makes handles that are not used any more.
+func gaveBack(leases []*Lease) {
 	for _, l := range leases {
 		l.mu.Lock()
 		l.held, l.lost = false, errMoved("lease %s: given back", l.key())
 		l.mu.Unlock()
 	}
-	return nil
 }

@@ -65,6 +65,9 @@ func parseLease(value []byte) leaseDoc {
 	return d
 }
 
+// HolderOf is whose a lease row or presence row is: the name of a node. A row that cannot be read is held by "unknown".
+func HolderOf(row stages.Row) string { return parseLease(row.Value).Instance }
+
 // sameJSON reports whether a store that compacts what it is given shows b where a was written.
 func sameJSON(a, b []byte) bool {
 	if bytes.Equal(a, b) {

@@ -164,6 +164,13 @@ func (q *queue) sleep(v verdict) bool {
 	q.activity = sleeping
 	if v.rest {
 		q.failures = 0 // who has rested begins anew
+		if v.wait != never {
+			q.called = false
+			q.s.unwant(q.name) // until it is back
+		}
+	}
+	if v.wait == never && (q.called || q.leaving) { // it was called, or told to leave, before it slept
+		v.wait = 0
 	}
 	if v.wait == never || q.s.stopping() {
 		return true
@@ -217,4 +224,5 @@ func (q *queue) disown() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.owned = false
+	q.s.place.moved.Store(true)
 }

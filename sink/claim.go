@@ -177,10 +177,14 @@ func (q *queue) checkPlace(ctx context.Context, k uint64, redo *stages.Intent) e
 		"use another QUEEN_S3_PREFIX, or move the old objects away", q.name, key, how))
 }
 
-// claim acquires the lease unless it is held. An own row of an earlier incarnation is taken back at the first look of a process only.
+// claim acquires the lease unless it is held. What was held here and nobody is known to have taken is claimed at once; anything else when
+// placement says so. An own row of an earlier incarnation is taken back at the first look of a process only.
 func (q *queue) claim(ctx context.Context) error {
 	if q.lease.Held() && q.lease.Check() == nil {
 		return nil
+	}
+	if err := q.turn(); err != nil {
+		return err
 	}
 	q.s.raise(q, entered{stateClaiming})
 	if err := q.s.claims.take(ctx); err != nil {
@@ -195,7 +199,7 @@ func (q *queue) claim(ctx context.Context) error {
 		return fmt.Errorf("claim queue %q: %w", q.name, err)
 	}
 	q.mu.Lock()
-	q.looked, q.owned = true, c.Held
+	q.looked, q.owned, q.called = true, c.Held, false
 	q.mu.Unlock()
 	switch {
 	case !c.Held && c.Twin:
@@ -204,10 +208,54 @@ func (q *queue) claim(ctx context.Context) error {
 	case !c.Held && owned:
 		return &commit.Error{Kind: commit.Fenced, Holder: c.Holder, Err: fmt.Errorf("lease of queue %q: held by %s", q.name, c.Holder)}
 	case !c.Held:
-		return &standstill{heldElsewhere{c.Holder}, q.s.cfg.LeaseTTL/3 + q.s.jitter(200*time.Millisecond), fmt.Errorf("held by %s", c.Holder)}
+		q.s.outrun(q.name, c.Holder)
+		return &standstill{heldElsewhere{c.Holder}, never, fmt.Errorf("held by %s", c.Holder)}
 	}
+	q.s.unwant(q.name)
 	q.s.raise(q, claimed{})
 	return nil
+}
+
+// turn is nil when the queue may be claimed now. Else it says why not: another node has taken it from this one, and people have not been told; or
+// placement has not called it, which it does later.
+func (q *queue) turn() error {
+	q.mu.Lock()
+	owned, called := q.owned, q.called
+	q.mu.Unlock()
+	if owned {
+		if err := q.lease.Lost(); commit.KindOf(err) == commit.Fenced {
+			return err
+		}
+		return nil
+	}
+	if called {
+		return nil
+	}
+	q.s.want(q.name)
+	return &standstill{parked{}, never, errors.New("not claimed here yet")}
+}
+
+// call starts the claim of a queue: placement says that it is this node's turn.
+func (q *queue) call() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.called = true
+	q.start()
+}
+
+// show tells people who holds a queue that waits to be claimed here; "" is nobody. It is false when the row does something else at the moment.
+func (q *queue) show(holder string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.activity != sleeping || q.timer != nil || q.owned {
+		return false
+	}
+	if holder != "" {
+		q.s.raise(q, heldElsewhere{holder})
+	} else if q.status.now() != stateReleased { // until another node has it, or this one claims it
+		q.s.raise(q, entered{stateClaiming})
+	}
+	return true
 }
 
 // list keeps the rows in step with the queues that there are: under `*`, new ones get a row and deleted ones lose theirs; a named one that
@@ -279,5 +327,6 @@ func (q *queue) forget() bool {
 	}
 	q.activity = forgotten
 	q.stopTimer()
+	q.s.unwant(q.name)
 	return true
 }

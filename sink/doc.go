@@ -5,6 +5,8 @@
 //	activity.go what its row is doing: idle, live, sleeping, forgotten
 //	claim.go    from a name to a queue that this node owns: look, keys, lease, rows, start
 //	sink.go     the whole sink: New, Run, Drain
+//	place.go    the other nodes: presence, whose turn it is to claim a queue (package placement decides)
+//	give.go     a queue that goes to another node
 //	leases.go   refreshing all leases at once, and ending passes whose lease is gone
 //	slots.go    how many windows are written at once, and how many encoded
 //	drain.go    the end: what is finished, what is cut off, what is given back

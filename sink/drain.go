@@ -99,30 +99,39 @@ func (s *Sink) Drain(ctx context.Context) error {
 	}
 }
 
-// beginDrain ends the reading of a queue. An open window of a MiB or more, or of a queue that is behind, is closed and finished, and so is
-// whatever has an intent; a smaller window is left to the next life.
+// beginDrain ends a queue because the sink stops.
 func (q *queue) beginDrain() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.stopTimer()
 	q.draining = true
-	if a := q.current(); a != nil && (q.pass != nil || a.cutter.Open()) {
-		buffered := a.cutter.Status().Weight
-		lag, _ := q.lag()
-		aged := lag >= 10*time.Second
-		worth := buffered >= 1<<20 || buffered > 0 && aged
-		q.s.raise(q, draining{buffered: buffered, aged: aged, closing: worth, state: q.status.now()})
-		if worth {
-			a.cutter.Force(stages.Drain)
-		}
+	if !q.leaving { // else that was done
+		q.windDown()
 	}
 	switch {
 	case q.pass != nil:
-		q.pass.drain()
 	case q.activity == live || q.activity == inLine:
 	case q.unfinished():
 		q.start()
 	default:
 		q.drained()
+	}
+}
+
+// windDown ends the reading of a queue. An open window of a MiB or more, or of a queue that is behind, is closed and finished, and so is
+// whatever has an intent; a smaller window is left to the next life. The lock is held.
+func (q *queue) windDown() {
+	if a := q.current(); a != nil && (q.pass != nil || a.cutter.Open()) {
+		buffered := a.cutter.Status().Weight
+		lag, _ := q.lag()
+		aged := lag >= 10*time.Second
+		worth := buffered >= 1<<20 || buffered > 0 && aged
+		q.s.raise(q, draining{buffered: buffered, aged: aged, closing: worth, state: q.status.now(), leaving: q.leaving})
+		if worth {
+			a.cutter.Force(stages.Drain)
+		}
+	}
+	if q.pass != nil {
+		q.pass.drain()
 	}
 }

@@ -203,8 +203,8 @@ func TestIdle(t *testing.T) {
 				t.Fatal("red")
 			}
 		}
-		if batches < 25 || batches > 32 {
-			t.Errorf("%d batches in 300 s, one refresh each 10 s was to be expected", batches)
+		if batches < 50 || batches > 64 {
+			t.Errorf("%d batches in 300 s, one refresh and one presence row each 10 s were to be expected", batches)
 		}
 		l.stop()
 	})

@@ -61,8 +61,13 @@ type (
 		aged     bool // behind for 10 s or more
 		closing  bool // the open window is finished
 		state    string
+		leaving  bool // it is given to another node
 	}
-	drained struct{}
+	drained  struct{}
+	parked   struct{} // it waits to be called
+	excess   struct{ held, share, nodes, queues int }
+	released struct{}
+	settled  struct{ holder string } // of a queue that was given back: who took it, "" = nobody
 )
 
 // raise tells the listeners.

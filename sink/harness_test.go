@@ -19,6 +19,7 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
+	"queen/commit/committest"
 	"queen/config"
 	"queen/encode"
 	"queen/internal/fakes3"
@@ -87,7 +88,7 @@ func (w *world) start(change func(*config.Sink)) *life {
 	if now == nil {
 		now = time.Now
 	}
-	s, err := New(Options{Config: cfg, Log: w.mem, KV: gate{w.mem.kv, l}, Queues: w.mem, Now: now, Logger: zerolog.New(&w.logs),
+	s, err := New(Options{Config: cfg, Log: w.mem, KV: gate{w.mem.kv, l}, Applied: view{w.mem.kv, l}, Queues: w.mem, Now: now, Logger: zerolog.New(&w.logs),
 		Dial: l.dial, Abort: l.kill, Shared: w.shared})
 	if err != nil {
 		w.t.Fatal(err)
@@ -136,6 +137,26 @@ func (g gate) Batch(ctx context.Context, ops []stages.Op) ([]stages.Result, *sta
 		return nil, nil, errDead
 	}
 	return g.KV.Batch(ctx, ops)
+}
+
+// view is what the node has applied.
+type view struct {
+	kv *committest.KV
+	l  *life
+}
+
+func (v view) Rows(ctx context.Context, keys []string) ([]stages.LiveRow, error) {
+	if v.l.dead.Load() {
+		return nil, errDead
+	}
+	return v.kv.Rows(ctx, keys)
+}
+
+func (v view) Prefix(ctx context.Context, prefix string) ([]stages.LiveRow, error) {
+	if v.l.dead.Load() {
+		return nil, errDead
+	}
+	return v.kv.Prefix(ctx, prefix)
 }
 
 func (l *life) dial(ctx context.Context, network, addr string) (net.Conn, error) {

@@ -94,7 +94,11 @@ func (q *queue) judgeCommit(ctx context.Context, err error, ce *commit.Error, n 
 	if ce.Wait >= 0 && n == 0 {
 		return q.again(err, ce.Wait)
 	}
-	return q.again(err, max(ce.Wait, q.s.backoff.Delay(n)))
+	wait := max(ce.Wait, q.s.backoff.Delay(n))
+	if !q.lease.Held() { // a claim that failed: others may not want the queue either
+		wait = min(wait, commit.WholeTTL(q.s.cfg.LeaseTTL))
+	}
+	return q.again(err, wait)
 }
 
 // fault counts a failure and forgets what the rows said. It reports whether a window was open, and how many failures there were before.

@@ -2,7 +2,6 @@ package sink
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"queen/commit"
@@ -54,17 +53,9 @@ func (s *Sink) refreshOnce(ctx context.Context) {
 func (q *queue) lostLease(cause error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e, ok := errors.AsType[*commit.Error](cause)
-	taken := ok && e.Kind == commit.Fenced
-	if taken {
-		q.owned = false
-	}
 	if q.pass != nil {
 		q.pass.cancel(cause)
 		return
-	}
-	if taken {
-		q.s.raise(q, fenced{cause, e.Holder, e.Twin})
 	}
 	q.outdate() // who is live without a pass looks again before it rests; anyone else is started. It finds the lease lost and decides
 	q.start()

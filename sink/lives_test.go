@@ -61,7 +61,12 @@ func TestIdleQueueIsFenced(t *testing.T) {
 		w.until(time.Minute, "window 1", func() bool { return l.k("orders") == 1 })
 		w.until(time.Minute, "idle", func() bool { return w.passes(l) == 0 })
 		w.mem.kv.Put("s3:default:orders:lease", `{"instance":"node-2@h","incarnation":"b","sinceMs":1}`, 40*time.Second)
-		w.until(15*time.Second, "noticed", hasState(l, "orders", "held"))
+		w.until(15*time.Second, "noticed", hasState(l, "orders", "fenced"))
+		elapse(29 * time.Second)
+		if row := l.row("orders"); row["state"] != "fenced" || row["heldBy"] != "node-2@h" {
+			t.Errorf("within a time to live of the loss: %v", row)
+		}
+		w.until(2*time.Second, "it is looked at again", hasState(l, "orders", "held", "claiming"))
 		if w.logged("queue fenced") != 1 {
 			t.Error(w.logs.String())
 		}
@@ -205,7 +210,12 @@ func TestStartLine(t *testing.T) {
 func TestThrottledLines(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.mem.push("orders", "p", 1)
-		w.mem.kv.Script(func([]stages.Op) committest.Fault { return committest.NotLeader })
+		w.mem.kv.Script(func(ops []stages.Op) committest.Fault {
+			if strings.Contains(ops[0].Key, ":node=") {
+				return committest.None
+			}
+			return committest.NotLeader
+		})
 		l := w.start(func(c *config.Sink) {
 			c.Queues = []string{"orders", "o2", "o3"}
 			w.mem.push("o2", "p", 1)

@@ -112,11 +112,38 @@ func (g *logs) hear(q *queue, event any) {
 		at(g.l.Error(), q).Str(keyWhy, e.err.Error()).Bytes("stack", e.stack).Msg("queue stopped")
 	case draining:
 		at(g.l.Info(), q).Int64("buffered", e.buffered).Bool("aged", e.aged).Bool("closing", e.closing).Str("state", e.state).
-			Msg("shutting down: stopping the reads")
+			Msg(stopping(e.leaving))
 	case drained:
 		at(g.l.Info(), q).Msg("queue drained")
+	case excess, released, settled:
+		g.hearPlacement(q, event)
 	default:
 		g.hearWindow(q, event)
+	}
+}
+
+// stopping is why the reading of a queue ends.
+func stopping(leaving bool) string {
+	if leaving {
+		return "giving the queue back: stopping the reads"
+	}
+	return "shutting down: stopping the reads"
+}
+
+// hearPlacement is for queues that go to other nodes.
+func (g *logs) hearPlacement(q *queue, event any) {
+	switch e := event.(type) {
+	case excess:
+		at(g.l.Info(), q).Int("held", e.held).Int("share", e.share).Int("nodes", e.nodes).Int("queues", e.queues).
+			Msg("this node holds more than its share: giving one queue back")
+	case released:
+		at(g.l.Info(), q).Msg("queue released")
+	case settled:
+		if e.holder == "" {
+			at(g.l.Info(), q).Msg("no node took the queue given back; moving on")
+			return
+		}
+		at(g.l.Info(), q).Str("owner", e.holder).Msg("the queue given back is held by another node")
 	}
 }
 

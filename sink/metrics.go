@@ -56,6 +56,8 @@ func (m *metrics) hear(event any) {
 		m.requests.WithLabelValues(string(e.op), strconv.Itoa(e.code)).Inc()
 	case preconditionLost:
 		m.precondition.Inc()
+	case released:
+		m.givenBack.Inc()
 	case windowCommitted:
 		m.windowRecords.Observe(float64(e.c.Pointer.Records))
 		m.windowBytes.Observe(float64(e.c.Pointer.Bytes))

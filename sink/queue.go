@@ -43,7 +43,10 @@ type queue struct {
 	activity   activity
 	woken      bool        // there is something to do, or somebody has to look whether there is
 	draining   bool        // the drain has come to this row
+	leaving    bool        // it is being given back to the other nodes
+	cutShort   bool        // of one that leaves: what is open is left to the next owner
 	owned      bool        // this process held the lease when it looked last
+	called     bool        // placement says that it is to be claimed
 	looked     bool        // a claim of this process had an answer
 	adopted    *adopted    // what was adopted last; nil before the first time
 	pass       *pass       // the one that runs
@@ -110,6 +113,10 @@ func (q *queue) run(ctx context.Context, a *adopted) error {
 // live is the queue's goroutine: it ends when there is nothing to do, or nothing to do before a timer.
 func (q *queue) live(ctx context.Context) {
 	for q.attend() {
+		if q.left() {
+			q.handOver(ctx)
+			return
+		}
 		a, fresh, err := q.prepare(ctx)
 		due := false
 		if err == nil {
@@ -132,7 +139,7 @@ func (q *queue) live(ctx context.Context) {
 			}
 			continue
 		}
-		v := q.judge(ctx, err)
+		v := q.hasten(q.judge(ctx, err))
 		if q.sleep(v) {
 			return
 		}
@@ -145,7 +152,7 @@ func (q *queue) live(ctx context.Context) {
 
 // due says whether a pass has to run. While the sink stops, only what is open or forced is worth one.
 func (q *queue) due(ctx context.Context, a *adopted) (bool, error) {
-	if q.s.stopping() {
+	if q.s.stopping() || q.leaves() {
 		return a.cutter.Wanted(), nil
 	}
 	return a.feed.Fill(ctx)
@@ -157,7 +164,7 @@ func (q *queue) enter(a *adopted, cancel context.CancelCauseFunc) *pass {
 	defer q.mu.Unlock()
 	q.pass = &pass{cancel: cancel, stop: make(chan struct{})}
 	a.cutter.Pause(false)
-	if q.s.stopping() || a.stale {
+	if q.s.stopping() || q.leaving || a.stale {
 		q.pass.drain()
 	}
 	return q.pass

@@ -36,12 +36,15 @@ type Options struct {
 	Log    stages.Log
 	KV     stages.KV
 	Queues stages.Queues
-	Now    stages.Now
-	Logger zerolog.Logger                                                    // with its component set
-	Rand   io.Reader                                                         // incarnations and jitter; nil = crypto/rand
-	Dial   func(ctx context.Context, network, addr string) (net.Conn, error) // to the bucket; nil = the system's
-	Abort  func()                                                            // ends the process at QUEEN_S3_CRASH_AT; nil = nothing
-	Shared *Shared                                                           // with the other sinks of the process; nil = there are none
+	// Applied shows the rows of KV as this node has applied them, so that what other nodes hold can be watched for nothing. nil = they are read
+	// through the log, a third of a time to live apart.
+	Applied stages.Applied
+	Now     stages.Now
+	Logger  zerolog.Logger                                                    // with its component set
+	Rand    io.Reader                                                         // incarnations and jitter; nil = crypto/rand
+	Dial    func(ctx context.Context, network, addr string) (net.Conn, error) // to the bucket; nil = the system's
+	Abort   func()                                                            // ends the process at QUEEN_S3_CRASH_AT; nil = nothing
+	Shared  *Shared                                                           // with the other sinks of the process; nil = there are none
 }
 
 // Sink mirrors the queues of one tenant into one bucket.
@@ -59,6 +62,7 @@ type Sink struct {
 	metrics   *metrics
 	logs      *logs
 	bucket    bucketStatus
+	place     place
 
 	mu      sync.Mutex
 	queues  map[string]*queue
@@ -92,6 +96,10 @@ func New(o Options) (*Sink, error) {
 		o.Abort = func() {}
 	}
 	o.KV = timed{o.KV}
+	quick := o.Applied != nil
+	if !quick {
+		o.Applied = throughLog{o.KV}
+	}
 	var seed [16]byte
 	if _, err := io.ReadFull(o.Rand, seed[:]); err != nil {
 		return nil, fmt.Errorf("sink: seed of the jitter: %w", err)
@@ -105,6 +113,9 @@ func New(o Options) (*Sink, error) {
 		Wait: stages.Micros(0).Add(2*s.cfg.MaxWindow + s.cfg.SafeGuard + time.Minute)}
 	if s.shared = o.Shared; s.shared == nil {
 		s.shared = NewShared(SharedOptions{Memory: s.cfg.MemoryBytes, Threads: s.cfg.Threads})
+	}
+	if err := s.newPlace(quick); err != nil {
+		return nil, err
 	}
 	s.need = needOf(s.shared.budget.Limit(), s.cfg.MultipartThreshold, s.cfg.FetchConcurrency, s.shared.formats.Memory())
 	s.metrics = newMetrics(s)
@@ -209,11 +220,12 @@ func (s *Sink) Run(ctx context.Context) error {
 // serve runs the queues until serving ends, then drains them and says how that went. Lease rows are refreshed until nothing runs any more.
 func (s *Sink) serve(ctx, serving context.Context) stopped {
 	var loops, refreshing sync.WaitGroup
-	for _, loop := range []func(context.Context){s.discovery.Run, s.list} {
+	for _, loop := range []func(context.Context){s.discovery.Run, s.list, s.watch} {
 		loops.Go(func() { loop(serving) })
 	}
 	refresh, stop := context.WithCancel(ctx)
 	refreshing.Go(func() { s.refresh(refresh) })
+	refreshing.Go(func() { s.beat(refresh) })        // who drains still holds its queues
 	refreshing.Go(func() { s.watchBucket(refresh) }) // what is open at a drain may wait for the bucket
 	loops.Go(func() {
 		for _, q := range s.all() {
@@ -227,6 +239,7 @@ func (s *Sink) serve(ctx, serving context.Context) stopped {
 	refreshing.Wait()
 	end := s.ending()
 	s.release(ctx)
+	s.tryLeave(ctx)
 	return end
 }
 
@@ -289,6 +302,7 @@ func (s *Sink) add(name string) (*queue, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queues[name] = q
+	s.place.moved.Store(true)
 	return q, nil
 }
 

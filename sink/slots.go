@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"queen/commit"
 	"queen/encode"
@@ -19,6 +20,7 @@ type Shared struct {
 	encoders permits
 	chunks   stages.Chunks   // of all objects on their way
 	formats  encode.Registry // with the encoders of all objects
+	load     atomic.Int64    // queues that the sinks hold
 }
 
 // SharedOptions are what a process gives its sinks.

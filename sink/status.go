@@ -27,6 +27,7 @@ const (
 	stateFailed    = "failed"
 	stateMissing   = "missing"
 	stateCrashed   = "crashed"
+	stateReleased  = "released"
 )
 
 // status is what people see of a queue.
@@ -121,6 +122,9 @@ func (t *status) hear(event any, now time.Time) {
 		t.fail(e.err, now)
 	case drained:
 		t.state = stateDrained
+		t.forget()
+	case released:
+		t.state, t.heldBy = stateReleased, ""
 		t.forget()
 	case failed:
 		t.state = stateFailed // still watched: its lag goes on growing
@@ -264,7 +268,7 @@ func (s *Sink) report() map[string]any {
 		"ok": healthy && reachable, "sink": s.cfg.Name, "instance": s.cfg.Instance, "version": Version, "running": running,
 		"bucket": bucket, "format": s.pins.Format, "compression": s.pins.Compression, "layout": s.pins.Layout, "align": s.pins.Align,
 		"health":    health,
-		"placement": map[string]any{"nodes": 1, "queues": len(all), "share": len(all), "held": held, "givingBack": nil},
+		"placement": s.placement(len(all), held),
 		"memory":    map[string]any{"bufferedBytes": s.shared.budget.Used(), "limitBytes": s.cfg.MemoryBytes},
 		"queues":    rows,
 	}

@@ -292,6 +292,7 @@ type Op struct {
 	Expect   *uint64 // put, delete: only if the live row has this version; 0 = only if there is none
 	Required bool    // if this operation loses, the whole batch writes nothing
 	Limit    int     // getPrefix: 1..1000
+	After    string  // getPrefix: only keys above this one; "" = from the first
 }
 
 // Row is a live KV row.
@@ -326,6 +327,22 @@ type KV interface {
 	// Batch runs ops as one log entry. Exactly one of results, lost and err is set. An err that wraps ErrUnclear means that the
 	// batch may or may not have happened; any other err means that it has not.
 	Batch(ctx context.Context, ops []Op) (results []Result, lost *Lost, err error)
+}
+
+// LiveRow is a live KV row as this node has applied it.
+type LiveRow struct {
+	Row
+	Left time.Duration // led time until it runs out; negative = not known, or never
+}
+
+// Applied reads KV rows, of the same namespace and tenant as a KV, in this node's applied state. It costs no log entry and waits for nobody; the
+// node may be behind, so what it shows decides nothing but when to ask the log (contract S7). Rows that ran out are not there. What it returns is
+// the caller's.
+type Applied interface {
+	// Rows returns the live rows under keys, in any order; who has none is left out.
+	Rows(ctx context.Context, keys []string) ([]LiveRow, error)
+	// Prefix returns all live rows whose keys begin with prefix, in byte order.
+	Prefix(ctx context.Context, prefix string) ([]LiveRow, error)
 }
 
 // Now returns the wall clock. The sink uses it for what people read (committedAt, sinceMs, checkedAt) and for its own lease

@@ -50,7 +50,10 @@ type KV struct {
 	late    [][]stages.Op
 }
 
-var _ stages.KV = (*KV)(nil)
+var (
+	_ stages.KV      = (*KV)(nil)
+	_ stages.Applied = (*KV)(nil)
+)
 
 // New returns an empty store.
 func New(now stages.Now) *KV {
@@ -152,6 +155,38 @@ func (k *KV) Keys() []string {
 	return live
 }
 
+// Rows implements stages.Applied, for a node that has applied everything.
+func (k *KV) Rows(ctx context.Context, keys []string) (rows []stages.LiveRow, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, key := range keys {
+		if row := k.get(key); row.Version != 0 {
+			rows = append(rows, k.live(row))
+		}
+	}
+	return rows, ctx.Err()
+}
+
+// Prefix implements stages.Applied.
+func (k *KV) Prefix(ctx context.Context, prefix string) (rows []stages.LiveRow, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, key := range slices.Sorted(maps.Keys(k.rows)) {
+		if row := k.get(key); strings.HasPrefix(key, prefix) && row.Version != 0 {
+			rows = append(rows, k.live(row))
+		}
+	}
+	return rows, ctx.Err()
+}
+
+func (k *KV) live(row stages.Row) stages.LiveRow {
+	expires := k.rows[row.Key].expires
+	if expires.IsZero() {
+		return stages.LiveRow{Row: row, Left: -1}
+	}
+	return stages.LiveRow{Row: row, Left: expires.Sub(k.Now())}
+}
+
 func (k *KV) get(key string) stages.Row {
 	r, ok := k.rows[key]
 	if !ok || !r.expires.IsZero() && !r.expires.After(k.Now()) {
@@ -249,7 +284,7 @@ func (k *KV) multi(op stages.Op, r *stages.Result) {
 		}
 	case stages.OpGetPrefix:
 		for _, key := range slices.Sorted(maps.Keys(k.rows)) {
-			if row := k.get(key); strings.HasPrefix(key, op.Key) && row.Version != 0 {
+			if row := k.get(key); strings.HasPrefix(key, op.Key) && key > op.After && row.Version != 0 {
 				if r.More = len(r.Rows) == op.Limit; r.More {
 					return
 				}
