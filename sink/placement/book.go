@@ -109,6 +109,16 @@ func (b *Book) Nodes(now Moment, rows []Row) {
 	for name := range b.nodes {
 		if !there[name] {
 			delete(b.nodes, name)
+			b.hurry(now, name)
+		}
+	}
+}
+
+// hurry has the rows of a node that has gone looked at soon: it may have given them back.
+func (b *Book) hurry(now Moment, name string) {
+	for _, w := range b.rows {
+		if w.holder == name {
+			w.expires = min(w.expires, now)
 		}
 	}
 }
@@ -161,6 +171,7 @@ func (b *Book) Saw(now Moment, queue string, r Row) {
 	if r.Node == "" {
 		if w.holder != "" && now >= w.expires {
 			b.countOut(w.holder)
+			w.rest = 0 // a cool-down was for whoever had it
 		}
 		w.take("")
 		if w.free == never {
