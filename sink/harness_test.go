@@ -63,6 +63,7 @@ type life struct {
 	cancel context.CancelFunc
 	ended  chan struct{}
 	err    error
+	stall  stall
 }
 
 var errDead = errors.New("the process is dead")
@@ -86,7 +87,7 @@ func (w *world) start(change func(*config.Sink)) *life {
 	l := &life{w: w, cancel: cancel, ended: make(chan struct{})}
 	now := w.now
 	if now == nil {
-		now = time.Now
+		now = l.stall.now
 	}
 	s, err := New(Options{Config: cfg, Log: w.mem, KV: gate{w.mem.kv, l}, Applied: view{w.mem.kv, l}, Queues: w.mem, Now: now, Logger: zerolog.New(&w.logs),
 		Dial: l.dial, Abort: l.kill, Shared: w.shared})
@@ -133,6 +134,7 @@ type gate struct {
 }
 
 func (g gate) Batch(ctx context.Context, ops []stages.Op) ([]stages.Result, *stages.Lost, error) {
+	g.l.stall.wait(ctx)
 	if g.l.dead.Load() {
 		return nil, nil, errDead
 	}
@@ -146,6 +148,7 @@ type view struct {
 }
 
 func (v view) Rows(ctx context.Context, keys []string) ([]stages.LiveRow, error) {
+	v.l.stall.wait(ctx)
 	if v.l.dead.Load() {
 		return nil, errDead
 	}
@@ -153,6 +156,7 @@ func (v view) Rows(ctx context.Context, keys []string) ([]stages.LiveRow, error)
 }
 
 func (v view) Prefix(ctx context.Context, prefix string) ([]stages.LiveRow, error) {
+	v.l.stall.wait(ctx)
 	if v.l.dead.Load() {
 		return nil, errDead
 	}
@@ -160,6 +164,7 @@ func (v view) Prefix(ctx context.Context, prefix string) ([]stages.LiveRow, erro
 }
 
 func (l *life) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	l.stall.wait(ctx)
 	if l.dead.Load() {
 		return nil, errDead
 	}
@@ -172,7 +177,14 @@ type wire struct {
 	l *life
 }
 
+func (c wire) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.l.stall.wait(context.Background())
+	return n, err
+}
+
 func (c wire) Write(p []byte) (int, error) {
+	c.l.stall.wait(context.Background())
 	if c.l.dead.Load() {
 		return 0, errDead
 	}

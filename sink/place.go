@@ -30,7 +30,6 @@ type place struct {
 
 	mu   sync.Mutex
 	book *placement.Book
-	here bool // this node's own presence row was written: the others count it
 }
 
 func (s *Sink) newPlace(quick bool) error {
@@ -116,7 +115,7 @@ func (s *Sink) beatOnce(ctx context.Context) error {
 	now := s.moment()
 	s.place.mu.Lock()
 	s.place.book.Nodes(now, nodes)
-	s.place.here = true
+	s.place.book.Here(now)
 	s.place.mu.Unlock()
 	s.place.moved.Store(true) // in case somebody forgot
 	s.place.nudge()
@@ -203,11 +202,7 @@ func (s *Sink) look(ctx context.Context, now placement.Moment) error {
 func (s *Sink) decide(now placement.Moment) time.Duration {
 	p, size := &s.place, s.size()
 	p.mu.Lock()
-	var calls []string
-	give := false
-	if p.here {
-		calls, give = p.book.Claims(now, size), p.book.Excess(now, size)
-	}
+	calls, give := p.book.Claims(now, size), p.book.Excess(now, size)
 	changes := p.book.Changes()
 	gave, taker, done := p.book.Settled(now)
 	leaving, since := p.book.Giving(now)

@@ -40,7 +40,7 @@ type Book struct {
 	o     Options
 	nodes map[string]*node   // by name; without this one
 	rows  map[string]*waiter // queues that this node would run and does not hold, by name
-	read  bool               // presence rows were read once
+	here  Moment             // when this node's own presence row was first written; never = it was not
 
 	over   Moment // since when this node has held more than its share; never = it does not
 	giving giving
@@ -76,7 +76,7 @@ type giving struct {
 
 // New returns a book in which nothing is written.
 func New(o Options) *Book {
-	return &Book{o: o, nodes: map[string]*node{}, rows: map[string]*waiter{}, over: never}
+	return &Book{o: o, nodes: map[string]*node{}, rows: map[string]*waiter{}, here: never, over: never}
 }
 
 // Row is a lease row or a presence row.
@@ -88,7 +88,6 @@ type Row struct {
 
 // Nodes takes the presence rows of all nodes, read at one moment.
 func (b *Book) Nodes(now Moment, rows []Row) {
-	b.read = true
 	there := map[string]bool{}
 	for _, r := range rows {
 		if r.Node == b.o.Instance {
@@ -111,6 +110,14 @@ func (b *Book) Nodes(now Moment, rows []Row) {
 			delete(b.nodes, name)
 			b.hurry(now, name)
 		}
+	}
+}
+
+// Here notes that this node's presence row is written. Nothing is claimed or given back before: the others do not count it, nor it those that
+// start with it.
+func (b *Book) Here(now Moment) {
+	if b.here == never {
+		b.here = now
 	}
 }
 

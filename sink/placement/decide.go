@@ -52,7 +52,7 @@ func (w *waiter) due(period time.Duration) Moment {
 
 // Claims returns the queues that are to be claimed now, in this order, and takes note that they are. Drop, Lost or Want follow for each.
 func (b *Book) Claims(now Moment, size Size) []string {
-	if !b.read {
+	if b.here == never {
 		return nil
 	}
 	var out []string
@@ -96,13 +96,13 @@ func (w *waiter) own(b *Book) bool { return w.holder == b.o.Instance }
 // moment is when a queue is to be claimed, with so many claims ahead of it.
 func (b *Book) moment(w *waiter, size Size, ahead int) Moment {
 	if w.own(b) {
-		return w.rest
+		return max(b.here, w.rest)
 	}
 	wait := min(w.jitter+time.Duration(size.Load+ahead)*perQueue, longest)
 	if size.Held+ahead >= b.Share(size.Queues) {
 		wait += b.o.TTL
 	}
-	return max(w.free+wait, w.rest)
+	return max(max(w.free, b.here)+wait, w.rest)
 }
 
 // Next returns when Claims or Due may have something new, at most limit from now.
@@ -111,7 +111,7 @@ func (b *Book) Next(now Moment, size Size, limit time.Duration) time.Duration {
 	ahead, period := b.ahead(), b.period()
 	for _, w := range b.rows {
 		next = min(next, w.due(period))
-		if !w.claimed && (w.free != never || w.own(b)) {
+		if b.here != never && !w.claimed && (w.free != never || w.own(b)) {
 			next = min(next, b.moment(w, size, ahead))
 		}
 	}
@@ -145,7 +145,7 @@ func (b *Book) Told(c Change) {
 
 // Excess says whether one of the queues that this node holds is to be given back now.
 func (b *Book) Excess(now Moment, size Size) bool {
-	if size.Held <= b.Share(size.Queues) {
+	if b.here == never || size.Held <= b.Share(size.Queues) {
 		b.over = never
 		return false
 	}

@@ -100,6 +100,7 @@ func (m *member) beat() {
 		nodes = append(nodes, placement.Row{Node: commit.HolderOf(r), Version: r.Version, Left: -1})
 	}
 	m.book.Nodes(m.w.now, nodes)
+	m.book.Here(m.w.now)
 }
 
 // refresh rewrites the leases.
