@@ -64,11 +64,14 @@ func TestRefreshAndReleaseMany(t *testing.T) {
 	})
 }
 
-// A release that never succeeds ends after ten seconds.
+// A release that never succeeds ends after ten seconds, and from then on the rows run out: nobody refreshes them.
 func TestReleaseGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kv := committest.New(time.Now)
 		all := leases(kv, 2)
+		if c, err := all[0].Acquire(t.Context(), true); err != nil || !c.Held {
+			t.Fatal(c, err)
+		}
 		kv.Script(func([]stages.Op) committest.Fault { return committest.NotLeader })
 		begun := time.Now()
 		if left, err := commit.Release(t.Context(), kv, all); left != 2 || err == nil {
@@ -76,6 +79,11 @@ func TestReleaseGivesUp(t *testing.T) {
 		}
 		if took := time.Since(begun); took != 10*time.Second {
 			t.Errorf("gave up after %v", took)
+		}
+		kv.Script(nil)
+		kv.Trace(func(line string) { t.Errorf("a lease that was given up is written: %s", line) })
+		if _, err := commit.Refresh(t.Context(), kv, all); err != nil || all[0].Held() {
+			t.Errorf("held %v: %v", all[0].Held(), err)
 		}
 	})
 }

@@ -40,6 +40,7 @@ type world struct {
 	now  stages.Now // of the sinks; nil = the test's
 
 	shared *Shared // of the lives; nil = each has its own
+	blind  bool    // the broker shows no applied rows
 }
 
 // inWorld runs a test on simulated time.
@@ -89,7 +90,11 @@ func (w *world) start(change func(*config.Sink)) *life {
 	if now == nil {
 		now = l.stall.now
 	}
-	s, err := New(Options{Config: cfg, Log: w.mem, KV: gate{w.mem.kv, l}, Applied: view{w.mem.kv, l}, Queues: w.mem, Now: now, Logger: zerolog.New(&w.logs),
+	var applied stages.Applied
+	if !w.blind {
+		applied = view{w.mem.kv, l}
+	}
+	s, err := New(Options{Config: cfg, Log: w.mem, KV: gate{w.mem.kv, l}, Applied: applied, Queues: w.mem, Now: now, Logger: zerolog.New(&w.logs),
 		Dial: l.dial, Abort: l.kill, Shared: w.shared})
 	if err != nil {
 		w.t.Fatal(err)

@@ -21,6 +21,7 @@ type docTable struct {
 func docTables() []docTable {
 	return []docTable{
 		{"<!-- mutations -->\n", "<!-- end of mutations -->\n", "invariant", table},
+		{"<!-- placement -->\n", "<!-- end of placement -->\n", "rule", placementTable},
 		{"<!-- client -->\n", "<!-- end of client -->\n", "fault", clientTable},
 	}
 }
