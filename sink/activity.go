@@ -224,5 +224,4 @@ func (q *queue) disown() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.owned = false
-	q.s.place.moved.Store(true)
 }

@@ -21,7 +21,7 @@ func (s *Sink) giveOne(now placement.Moment, e excess) {
 		}
 	}
 	q := s.row(placement.Least(held))
-	if q == nil {
+	if q == nil || len(held) <= e.share { // a lease was lost meanwhile
 		return
 	}
 	s.place.mu.Lock()

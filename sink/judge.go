@@ -84,6 +84,7 @@ func (q *queue) judgeCommit(ctx context.Context, err error, ce *commit.Error, n 
 	switch ce.Kind {
 	case commit.Fenced:
 		q.disown()
+		q.s.place.moved.Store(true)
 		q.s.raise(q, fenced{err, ce.Holder, ce.Twin})
 		return verdict{commit.WholeTTL(q.s.cfg.LeaseTTL), true}
 	case commit.Fatal:

@@ -51,6 +51,7 @@ func (s *Sink) refreshOnce(ctx context.Context) {
 
 // lostLease ends what runs for a queue whose lease is gone.
 func (q *queue) lostLease(cause error) {
+	q.s.place.moved.Store(true)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.pass != nil {
@@ -113,7 +114,9 @@ func (s *Sink) tryRelease(ctx context.Context, queues []*queue) {
 		leases = append(leases, q.lease)
 		q.disown()
 	}
-	if left, err := commit.Release(ctx, s.o.KV, leases); err != nil {
+	left, err := commit.Release(ctx, s.o.KV, leases)
+	s.place.moved.Store(true)
+	if err != nil {
 		s.raise(nil, notReleased{left, err})
 	}
 }

@@ -24,7 +24,7 @@ type place struct {
 	presence *commit.Presence // of the goroutine that beats
 	nudged   chan struct{}
 	quick    bool           // rows are looked at in own applied state
-	moved    atomic.Bool    // what is held has changed: size is to be counted anew
+	moved    atomic.Bool    // what is held has changed: size is to be counted anew. Set after the change
 	size     placement.Size // as counted last; of the goroutine that watches, as is what follows
 	counted  int            // queues held, as counted into the process's load
 
