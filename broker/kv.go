@@ -61,6 +61,9 @@ func operations(ops []stages.Op) ([]kv.Op, error) {
 			return nil, fmt.Errorf("kv batch: operation %d: unknown kind %q", i, op.Kind)
 		}
 		o := kv.Op{Kind: kind, NS: sinkNamespace, Key: op.Key, Keys: op.Keys, Expect: op.Expect, Required: op.Required, Limit: op.Limit, Forever: op.Forever}
+		if op.After != "" {
+			o.After = &op.After
+		}
 		if op.TTL != 0 {
 			if op.TTL < 0 || op.TTL%time.Second != 0 {
 				return nil, fmt.Errorf("kv batch: operation %d: a life of %s, must be whole seconds", i, op.TTL)

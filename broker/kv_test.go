@@ -106,3 +106,31 @@ func TestBatchErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestApplied: rows are shown as this node has applied them, with the led time that they have left; one that ran out is not there.
+func TestApplied(t *testing.T) {
+	b := start(t, options(t, t.TempDir()))
+	store, shown := b.KV(stages.DefaultTenant), b.Applied(stages.DefaultTenant)
+	put := func(key string, ttl time.Duration) {
+		t.Helper()
+		_, lost, err := store.Batch(t.Context(), []stages.Op{{Kind: stages.OpPut, Key: key, Value: []byte(`{"a":1}`), TTL: ttl, Forever: ttl == 0}})
+		if err != nil || lost != nil {
+			t.Fatal(lost, err)
+		}
+	}
+	put("s3:a", 30*time.Second)
+	put("s3:b", 0)
+	put("t", 0)
+	rows, err := shown.Rows(t.Context(), []string{"s3:b", "none", "s3:a"})
+	if err != nil || len(rows) != 2 || rows[0].Key != "s3:b" || rows[0].Left >= 0 || rows[1].Left <= 20*time.Second || rows[1].Left > 30*time.Second || string(rows[1].Value) != `{"a":1}` || rows[1].Version == 0 {
+		t.Errorf("%+v, %v", rows, err)
+	}
+	rows, err = shown.Prefix(t.Context(), "s3:")
+	if err != nil || len(rows) != 2 || rows[0].Key != "s3:a" || rows[1].Key != "s3:b" {
+		t.Errorf("%+v, %v", rows, err)
+	}
+	results, _, err := store.Batch(t.Context(), []stages.Op{{Kind: stages.OpGetPrefix, Key: "s3:", Limit: 10, After: "s3:a"}})
+	if err != nil || len(results) != 1 || len(results[0].Rows) != 1 || results[0].Rows[0].Key != "s3:b" {
+		t.Errorf("after a key: %+v, %v", results, err)
+	}
+}

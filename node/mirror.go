@@ -33,7 +33,7 @@ func newMirror(o Options, b *broker.Broker) (*mirror, error) {
 		c := &collector{set: o.Collect}
 		log, held = observed{log, c}, c.held
 	}
-	s, err := sink.New(sink.Options{Config: o.Config.Sink, Log: log, KV: b.KV(tenant), Queues: b.Queues(tenant, o.Config.Sink.Name), Now: o.Now,
+	s, err := sink.New(sink.Options{Config: o.Config.Sink, Log: log, KV: b.KV(tenant), Applied: b.Applied(tenant), Queues: b.Queues(tenant, o.Config.Sink.Name), Now: o.Now,
 		Logger: logline.Named(o.Log, "queen-s3"), Rand: o.Rand, Abort: o.Abort,
 		Shared: sink.NewShared(sink.SharedOptions{Memory: o.Config.Sink.MemoryBytes, Threads: o.Config.Sink.Threads, Held: held, Pushes: b.State().Pushes})})
 	if err != nil {
