@@ -6,7 +6,7 @@ FUZZ    ?= 60s
 # Packages whose tests need neither a process nor a disk: what `make check` runs beside the house rules.
 FAST    := . ./config ./stages ./source ./window ./encode/... ./upload ./commit/... ./lake ./internal/... ./broker/command/... ./broker/kv
 
-.PHONY: help build demo check test race e2e compat fuzz bench generate
+.PHONY: help build demo check test race e2e compat fuzz sim bench generate
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ compat: .venv/compat ## lakes of every format and compression through DuckDB, Cl
 
 fuzz: ## every fuzz target for FUZZ (default 60s) each, two at a time: 20 minutes
 	test/fuzz.sh $(FUZZ)
+
+sim: ## three brokers and their sinks on simulated time, network, disks and bucket, broken by seed; SIM (default 10m) of them, or SEED
+	cd test/sim && $(GO) vet ./... && SIM=$(or $(SIM),10m) $(GO) test -count=1 -timeout 60m -run TestSim -v . | grep -v '^=== \|^    --- PASS'
 
 bench: ## the numbers of the contract against their targets, a quarter of an hour (bench/README.md); FULL=1: at full size, about two hours; BENCH="-only push": its flags
 	$(GO) run ./bench $(if $(FULL),-full) $(BENCH)

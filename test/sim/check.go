@@ -1,0 +1,189 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"queen/lake"
+)
+
+// bucketLake is the bucket as an audit reads it.
+type bucketLake struct{ w *world }
+
+func (b bucketLake) List(_ context.Context, prefix string) iter.Seq2[lake.Object, error] {
+	return func(yield func(lake.Object, error) bool) {
+		for _, key := range b.w.s3.Keys() {
+			data, _ := b.w.s3.Object(key)
+			if strings.HasPrefix(key, prefix) && !yield(lake.Object{Key: key, Size: int64(len(data))}, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (b bucketLake) Open(_ context.Context, key string) (io.ReadCloser, error) {
+	data, ok := b.w.s3.Object(key)
+	if !ok {
+		return nil, errors.New("no such object: " + key)
+	}
+	return io.NopCloser(bytes.NewReader(data)), nil
+}
+
+// check waits until the nodes agree and everything is in the lake, and says what is wrong.
+func (w *world) check() {
+	w.settle()
+	logs := w.logs()
+	for id := 2; id <= nodes; id++ {
+		if logs[id-1] != logs[0] {
+			w.fail("node %d and node 1 differ:\n%s", id, firstDifference(logs[0], logs[id-1]))
+		}
+	}
+	w.checkHistory()
+	w.checkPuts()
+	o := lake.Options{Prefix: "queen", Log: lake.HTTPLog{URL: "http://node", Client: &http.Client{Transport: w.node[w.pick(nodes)].runs()}}}
+	sum, err := lake.Verify(w.t.Context(), bucketLake{w}, o, func(f lake.Fault) { w.fail("%s", f) })
+	if err != nil {
+		w.fail("audit: %v", err)
+	}
+	if sum.Compared != sum.Records || sum.Lost != 0 || int(sum.Records) < w.hist.total {
+		w.fail("the lake: %s; %d records were acknowledged", sum, w.hist.total)
+	}
+	w.countMu.Lock()
+	defer w.countMu.Unlock()
+	w.counts["windows"], w.counts["records"] = sum.Windows, int(sum.Records)
+}
+
+// settle waits until every queue's pointer is above what the log holds.
+func (w *world) settle() {
+	var last uint64 // what some node has applied by now, with the clients gone
+	for _, m := range w.node {
+		if l := m.runs(); l != nil {
+			last = max(last, l.broker.State().Applied())
+		}
+	}
+	for range 600 {
+		if w.done(last) {
+			return
+		}
+		time.Sleep(time.Second)
+	}
+	for _, m := range w.node {
+		l := m.runs()
+		if l == nil {
+			w.fail("node %d is off", m.id)
+			continue
+		}
+		l.mu.Lock()
+		var status any
+		if l.sink != nil {
+			status = l.sink.Status()
+		}
+		l.mu.Unlock()
+		w.fail("node %d after ten minutes of peace: %+v, sink %+v", m.id, l.broker.Status(), status)
+	}
+}
+
+func (w *world) done(last uint64) bool {
+	for _, m := range w.node {
+		l := m.runs()
+		if l == nil || !l.ready.Load() || l.broker.State().Applied() < last {
+			return false
+		}
+	}
+	sum, err := lake.Verify(w.t.Context(), bucketLake{w}, lake.Options{Prefix: "queen"}, func(lake.Fault) {})
+	return err == nil && int(sum.Records) >= w.hist.total
+}
+
+// logs reads all records of each node.
+func (w *world) logs() [nodes]string {
+	var out [nodes]string
+	for i, m := range w.node {
+		var b strings.Builder
+		l := m.runs()
+		for _, queue := range []string{"q0", "q1", "q2"} {
+			for c := range clients {
+				for _, row := range l.read(w, queue, fmt.Sprintf("c%d", c)) {
+					fmt.Fprintf(&b, "%s/c%d %d %d %s %s\n", queue, c, row.Offset, row.TS, row.TxID, row.Payload)
+				}
+			}
+		}
+		out[i] = b.String()
+	}
+	return out
+}
+
+func (l *life) read(w *world, queue, partition string) []lake.Row {
+	log := lake.HTTPLog{URL: "http://node", Client: &http.Client{Transport: l}}
+	var out []lake.Row
+	for offset := int64(0); ; {
+		rows, _, high, err := log.Fetch(w.t.Context(), queue, partition, offset)
+		if err != nil {
+			w.fail("node %d: read %s/%s: %v", l.m.id, queue, partition, err)
+			return out
+		}
+		out = append(out, rows...)
+		if len(rows) > 0 {
+			offset = rows[len(rows)-1].Offset + 1
+		}
+		if len(rows) == 0 || offset >= high {
+			return out
+		}
+	}
+}
+
+// checkHistory: each acknowledged record is in the log once, in its client's order.
+func (w *world) checkHistory() {
+	l := w.node[0].runs()
+	for queue := range 3 {
+		for c := range clients {
+			at := fmt.Sprintf("q%d/c%d", queue, c)
+			var got []string
+			for _, row := range l.read(w, fmt.Sprintf("q%d", queue), fmt.Sprintf("c%d", c)) {
+				got = append(got, string(row.Payload))
+			}
+			if want := w.hist.acked[at]; !slices.Equal(got, want) {
+				w.fail("%s: the log has %d records, %d were acknowledged:\n%s", at, len(got), len(want), firstDifference(strings.Join(want, "\n"), strings.Join(got, "\n")))
+			}
+		}
+	}
+}
+
+// checkPuts: whatever was sent under a key, it was always the same.
+func (w *world) checkPuts() {
+	sums := map[string]string{}
+	for _, r := range w.s3.Requests() {
+		if r.Op != "put" || r.SHA256 == "" || strings.Contains(r.Key, "/checkpoint/") || r.Header.Get("Content-Length") != fmt.Sprint(r.Bytes) {
+			continue
+		}
+		if was, ok := sums[r.Key]; ok && was != r.SHA256 {
+			w.fail("%s was sent with two different bodies", r.Key)
+		}
+		sums[r.Key] = r.SHA256
+	}
+}
+
+func firstDifference(a, b string) string {
+	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range max(len(x), len(y)) {
+		var p, q string
+		if i < len(x) {
+			p = x[i]
+		}
+		if i < len(y) {
+			q = y[i]
+		}
+		if p != q {
+			return fmt.Sprintf("line %d: %q\n     and %q", i, p, q)
+		}
+	}
+	return "nothing"
+}
+
