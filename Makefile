@@ -38,7 +38,7 @@ fuzz: ## every fuzz target for FUZZ (default 60s) each, two at a time: 20 minute
 	test/fuzz.sh $(FUZZ)
 
 sim: ## three brokers and their sinks on simulated time, network, disks and bucket, broken by seed; SIM (default 10m) of them, or SEED
-	cd test/sim && $(GO) vet ./... && SIM=$(or $(SIM),10m) $(GO) test -count=1 -timeout 60m -run TestSim -v . | grep -v '^=== \|^    --- PASS'
+	cd test/sim && $(GO) vet ./... && SIM=$(or $(SIM),10m) $(GO) test -count=1 -timeout 60m -run TestSim -v .
 
 bench: ## the numbers of the contract against their targets, a quarter of an hour (bench/README.md); FULL=1: at full size, about two hours; BENCH="-only push": its flags
 	$(GO) run ./bench $(if $(FULL),-full) $(BENCH)

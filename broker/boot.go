@@ -150,7 +150,7 @@ func (b *Broker) begin(ctx context.Context, seed [16]byte) error {
 		cache = 0
 	}
 	b.node, err = raftnode.Open(ctx, raftnode.Options{
-		Cluster: cluster, Admit: b.admit, Snapshots: transfers{b}, Base: b.base, Restart: b.restart,
+		Cluster: cluster, Admit: b.admitForwarded, Snapshots: transfers{b}, Base: b.base, Restart: b.restart,
 		Dir: filepath.Join(b.o.Dir, raftDir), NodeID: strconv.Itoa(b.o.NodeID), Now: b.o.Now, Elapsed: b.o.Elapsed, Log: b.o.Log,
 		OpenStore: func(string) (raftnode.Store, error) {
 			store := b.store

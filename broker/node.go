@@ -238,7 +238,18 @@ func (b *Broker) Propose(ctx context.Context, kind command.Kind, body []byte) (a
 	return answer, err
 }
 
-// admit refuses what this node may not propose now, its own commands and those that other nodes forward to it.
+// admitForwarded refuses what another node forwards and this one may not propose, or does not know.
+func (b *Broker) admitForwarded(kind command.Kind, body []byte) error {
+	if err := b.admit(kind); err != nil {
+		return err
+	}
+	if err := state.Check(kind, body); err != nil {
+		return fmt.Errorf("%w: %w", raftnode.ErrUnknown, err)
+	}
+	return nil
+}
+
+// admit refuses what this node may not propose now.
 func (b *Broker) admit(kind command.Kind) error {
 	switch {
 	case b.failure.Load() != nil:

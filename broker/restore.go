@@ -182,5 +182,11 @@ func (b *Broker) finishRestore(seed [16]byte) error {
 		}
 		return b.putInPlace(&found[i])
 	}
+	if strings.HasSuffix(text, "\n"+fromLeader+"\n") { // it was written before the snapshot got its name: nothing has begun
+		if err := b.disk.Remove(path); err != nil {
+			return fmt.Errorf("data folder: %w", err)
+		}
+		return durable.SyncDir(b.disk, b.o.Dir)
+	}
 	return fmt.Errorf("%s names the snapshot %q, which is not there: restore the folder from a copy", path, strings.TrimSuffix(text, "\n"))
 }

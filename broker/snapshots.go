@@ -21,8 +21,8 @@ type snapshots struct {
 	wanted bool               // the one that should be there is broken or missing
 	pause  int                // ticks
 
-	sending  int  // streams of the newest one to other nodes
-	replaced bool // one came in: state and segments are those of it at the next start, and nothing else may be taken or removed
+	sending  int    // streams of the newest one to other nodes
+	replaced uint64 // one of this entry came in: state and segments are those of it at the next start, and nothing else may be taken or removed
 }
 
 // snapshotDue says whether a snapshot is to be taken now. What the log holds beyond the last one is measured in bytes of its files,
@@ -30,7 +30,7 @@ type snapshots struct {
 func (b *Broker) snapshotDue(tick bool) (bool, error) {
 	b.snaps.mu.Lock()
 	defer b.snaps.mu.Unlock()
-	if b.snaps.sending > 0 || b.snaps.replaced {
+	if b.snaps.sending > 0 || b.snaps.replaced > 0 {
 		return false, nil
 	}
 	if b.snaps.pause > 0 {
@@ -69,7 +69,7 @@ func (b *Broker) trySnapshot(tick bool) {
 func (b *Broker) snapshot() error {
 	b.snaps.mu.Lock()
 	defer b.snaps.mu.Unlock()
-	if b.snaps.sending > 0 || b.snaps.replaced { // since it was due
+	if b.snaps.sending > 0 || b.snaps.replaced > 0 { // since it was due
 		return nil
 	}
 	source := snapshot.Source{

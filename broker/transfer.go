@@ -67,8 +67,11 @@ func (s *sending) Close() error {
 func (t transfers) Receive(index uint64, p raftnode.Point) (raftnode.Arrival, error) {
 	b := t.b
 	seed, _ := b.state.Seed()
-	if applied := b.state.Applied(); index <= applied {
-		return nil, fmt.Errorf("a snapshot of entry %d, and entry %d is applied here", index, applied)
+	b.snaps.mu.Lock()
+	have := max(b.state.Applied(), b.snaps.replaced)
+	b.snaps.mu.Unlock()
+	if index <= have {
+		return nil, fmt.Errorf("a snapshot of entry %d, and entry %d is here", index, have)
 	}
 	in, err := snapshot.Receive(b.disk, b.snapshotsAt(), seed, index, p.Term)
 	if err != nil {
@@ -83,24 +86,27 @@ type receiving struct {
 	b *Broker
 }
 
-// Keep makes it the folder's newest snapshot, sees whether it opens, and says that the next start puts it in place.
+// Keep makes it the folder's newest snapshot, and says that the next start puts it in place. It is opened before, and RESTORE is written before it
+// gets its name: without that, a snapshot above the state is one of this node's own, and its log has to hold what the state had.
 func (r *receiving) Keep() error {
 	s := &r.b.snaps
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	whole, err := r.Incoming.Keep()
+	whole, err := r.Whole()
 	if err != nil {
 		return err
 	}
 	if err := r.b.tryOut(&whole); err != nil { // what the old state knows is better than a new one that does not open
-		return errors.Join(err, r.b.disk.RemoveAll(whole.Dir))
+		return errors.Join(err, r.Drop())
 	}
-	name := whole.Name
-	if err := durable.WriteFile(r.b.disk, r.b.o.Dir, restoreFile, []byte(name+"\n"+fromLeader+"\n")); err != nil {
+	if err := durable.WriteFile(r.b.disk, r.b.o.Dir, restoreFile, []byte(whole.Name+"\n"+fromLeader+"\n")); err != nil {
+		return errors.Join(err, r.Drop())
+	}
+	if err := r.Incoming.Keep(); err != nil { // RESTORE names what is not there: a start begins without it
 		return err
 	}
-	s.replaced = true
-	r.b.o.Log.Warn().Str("snapshot", name).Msg("a snapshot came in whole: this node starts again from it")
+	s.replaced = whole.Index
+	r.b.o.Log.Warn().Str("snapshot", whole.Name).Msg("a snapshot came in whole: this node starts again from it")
 	return nil
 }
 

@@ -115,6 +115,8 @@ func asError(err error) *Error {
 		return refuse(codeOutcomeUnknown, "")
 	case errors.Is(err, raftnode.ErrNoLeader):
 		return refuse(codeNoLeader, "")
+	case errors.Is(err, raftnode.ErrUnknown):
+		return refuse(codeInternal, err.Error())
 	case errors.Is(err, raftnode.ErrTooLarge):
 		return refuse(codeTooLarge, err.Error())
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

@@ -79,25 +79,25 @@ func (h hello) proof(token string, side string, theirs [nonceLen]byte, seed [see
 	return m.Sum(nil)
 }
 
-// greet is the dialler's side.
-func greet(c io.ReadWriter, token string, h hello) error {
+// greet is the dialler's side. It returns the acceptor's seed.
+func greet(c io.ReadWriter, token string, h hello) (seed [seedLen]byte, err error) {
 	if len(h.from) > maxID || len(h.to) > maxID {
-		return fmt.Errorf("a node id of over %d bytes", maxID)
+		return seed, fmt.Errorf("a node id of over %d bytes", maxID)
 	}
 	var first [len(greetingMagic) + 1 + nonceLen]byte
 	if _, err := io.ReadFull(c, first[:]); err != nil {
-		return err
+		return seed, err
 	}
 	if string(first[:len(greetingMagic)]) != greetingMagic {
-		return errors.New("no queen node answers there")
+		return seed, errors.New("no queen node answers there")
 	}
 	if v := first[len(greetingMagic)]; v != greetingVersion {
-		return fmt.Errorf("it greets in version %d, this node in version %d", v, greetingVersion)
+		return seed, fmt.Errorf("it greets in version %d, this node in version %d", v, greetingVersion)
 	}
 	var theirs [nonceLen]byte
 	copy(theirs[:], first[len(greetingMagic)+1:])
 	if _, err := rand.Read(h.nonce[:]); err != nil {
-		return err
+		return seed, err
 	}
 	out := append([]byte{byte(h.kind)}, h.nonce[:]...)
 	out = append(out, h.seed[:]...)
@@ -105,24 +105,23 @@ func greet(c io.ReadWriter, token string, h hello) error {
 		out = append(append(out, byte(len(id))), id...)
 	}
 	if _, err := c.Write(append(out, h.proof(token, "dialler", theirs, h.seed)...)); err != nil {
-		return err
+		return seed, err
 	}
 	var last [1 + seedLen + sha256.Size]byte
 	if _, err := io.ReadFull(c, last[:]); err != nil {
-		return err
+		return seed, err
 	}
 	if err := refusal(last[0]); err != nil {
-		return err
+		return seed, err
 	}
-	var seed [seedLen]byte
 	copy(seed[:], last[1:])
 	if subtle.ConstantTimeCompare(last[1+seedLen:], h.proof(token, "acceptor", theirs, seed)) != 1 {
-		return errProof
+		return seed, errProof
 	}
 	if !sameSeed(seed, h.seed) {
-		return refusal(otherSeed)
+		return seed, refusal(otherSeed)
 	}
-	return nil
+	return seed, nil
 }
 
 // answer is the acceptor's side. What it refuses it says, so that the other node's log has the reason.

@@ -17,6 +17,7 @@ const (
 	greetingLimit = 5 * time.Second
 	dialLimit     = 5 * time.Second
 	saysEvery     = time.Minute // between two lines about refused streams
+	maxGreetings  = 64          // that go on at once
 )
 
 // Options of a Port. All but Dial and Now are required.
@@ -42,7 +43,8 @@ type Port struct {
 	done    sync.WaitGroup
 
 	mu    sync.Mutex
-	open  map[net.Conn]bool // accepted connections
+	open  map[net.Conn]Kind // accepted connections; 0 while the greeting goes on
+	fresh int               // of them, those whose greeting goes on
 	said  time.Time
 	quiet int
 }
@@ -58,8 +60,11 @@ func New(o Options) (*Port, error) {
 			return dialer.DialContext(ctx, "tcp", address)
 		}
 	}
-	p := &Port{o: o, stop: make(chan struct{}), open: map[net.Conn]bool{}}
+	p := &Port{o: o, stop: make(chan struct{}), open: map[net.Conn]Kind{}}
 	address := named(o.Self.Address())
+	if o.Self.Raft == "" { // nothing tells its address yet: it is added to a cluster with one
+		address = named(o.Self.ID)
+	}
 	p.raft = &lane{port: p, address: address, conns: make(chan net.Conn), stop: make(chan struct{})}
 	p.forward = &lane{port: p, address: address, conns: make(chan net.Conn), stop: make(chan struct{})}
 	p.done.Go(p.accept)
@@ -74,28 +79,41 @@ func (p *Port) Lane(k Kind) net.Listener {
 	return p.forward
 }
 
+// Seed asks a member for the seed of its cluster: zeros when it has heard of none.
+func (p *Port) Seed(ctx context.Context, to, address string) ([16]byte, error) {
+	c, seed, err := p.dial(ctx, to, address, Forward)
+	if err != nil {
+		return seed, err
+	}
+	return seed, ignoreClosed(c.Close())
+}
+
 // Dial opens a stream of one kind to a member, whose address is that of raft's configuration.
 func (p *Port) Dial(ctx context.Context, to, address string, k Kind) (net.Conn, error) {
+	c, _, err := p.dial(ctx, to, address, k)
+	return c, err
+}
+
+func (p *Port) dial(ctx context.Context, to, address string, k Kind) (c net.Conn, seed [16]byte, err error) {
 	m := Parse(to, address)
 	if m.Raft == "" {
-		return nil, errUnreachable(to, address)
+		return nil, seed, errUnreachable(to, address)
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
-	c, err := p.o.Dial(ctx, m.Raft)
-	if err != nil {
-		return nil, err
+	if c, err = p.o.Dial(ctx, m.Raft); err != nil {
+		return nil, seed, err
 	}
 	stop := context.AfterFunc(ctx, func() { drop(c) })
 	defer stop()
-	err = greet(c, p.o.Token, hello{kind: k, seed: p.o.Seed(), from: p.o.Self.ID, to: to})
+	seed, err = greet(c, p.o.Token, hello{kind: k, seed: p.o.Seed(), from: p.o.Self.ID, to: to})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("node %s at %s: %w", to, m.Raft, err), ignoreClosed(c.Close()))
+		return nil, seed, errors.Join(fmt.Errorf("node %s at %s: %w", to, m.Raft, err), ignoreClosed(c.Close()))
 	}
 	if !stop() {
-		return nil, fmt.Errorf("node %s at %s: %w", to, m.Raft, ctx.Err())
+		return nil, seed, fmt.Errorf("node %s at %s: %w", to, m.Raft, ctx.Err())
 	}
-	return c, nil
+	return c, seed, nil
 }
 
 func (p *Port) accept() {
@@ -126,12 +144,14 @@ func (p *Port) receive(c net.Conn) {
 	if !p.note(c, true) {
 		return
 	}
+	defer p.greeted()
 	limit := time.AfterFunc(greetingLimit, func() { drop(c) })
 	h, err := answer(c, p.o.Token, p.o.Self.ID, p.o.Seed())
 	if !limit.Stop() && err == nil {
 		err = errors.New("the greeting took too long")
 	}
 	if err == nil {
+		p.mark(c, h.kind)
 		lane := p.Lane(h.kind).(*lane)
 		select {
 		case lane.conns <- &stream{Conn: c, port: p}:
@@ -144,6 +164,12 @@ func (p *Port) receive(c net.Conn) {
 	}
 	p.note(c, false)
 	drop(c)
+}
+
+func (p *Port) mark(c net.Conn, k Kind) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open[c] = k
 }
 
 // stream is an accepted connection, which its user, or the port, closes.
@@ -172,8 +198,31 @@ func (p *Port) note(c net.Conn, add bool) bool {
 		return false
 	default:
 	}
-	p.open[c] = true
+	if p.fresh >= maxGreetings { // strangers may not use up the process's descriptors
+		drop(c)
+		return false
+	}
+	p.fresh++
+	p.open[c] = 0
 	return true
+}
+
+// greeted ends what note began.
+func (p *Port) greeted() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fresh--
+}
+
+// CloseAccepted closes the streams of one kind that were accepted: their other ends open new ones.
+func (p *Port) CloseAccepted(k Kind) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c, kind := range p.open {
+		if kind == k {
+			drop(c)
+		}
+	}
 }
 
 // say tells of a refused stream, at most once a minute: whoever finds the port may not fill the log.

@@ -122,7 +122,7 @@ func TestImpostor(t *testing.T) {
 			}
 			drop(there)
 		}()
-		if err := greet(here, "secret", hello{kind: Raft, from: "1", to: "2"}); err == nil {
+		if _, err := greet(here, "secret", hello{kind: Raft, from: "1", to: "2"}); err == nil {
 			t.Error("an impostor is believed")
 		}
 		drop(here)
@@ -145,7 +145,7 @@ func TestReplay(t *testing.T) {
 			drop(there)
 			said <- text
 		}()
-		if err := greet(here, "secret", hello{kind: Raft, from: "1", to: "2"}); err == nil {
+		if _, err := greet(here, "secret", hello{kind: Raft, from: "1", to: "2"}); err == nil {
 			t.Error("greeted by nobody")
 		}
 		drop(here)

@@ -63,13 +63,14 @@ const (
 
 // begin makes an empty log the beginning of a cluster: entry 1, of term 1, names its members. raft.BootstrapCluster does the
 // same, but a power loss between its two writes leaves a term without members, which it then takes for a cluster, and nobody
-// ever leads. No election can have been held without entry 1: a later term says that the log is gone. A node that waits to be added begins
-// nothing: it may have heard of any term.
-func (n *Node) begin(members raft.Configuration) error {
+// ever leads. No election can have been held without entry 1: a later term says that the log is gone. One of several nodes begins nothing here
+// (fresh.go).
+func (n *Node) begin() error {
 	last, err := n.store.LastIndex()
-	if err != nil || last > 0 || len(members.Servers) == 0 {
+	if err != nil || last > 0 || n.o.Cluster != nil {
 		return err
 	}
+	members := n.o.founders()
 	switch term, err := n.store.GetUint64([]byte(currentTerm)); {
 	case err != nil && err.Error() != notFound:
 		return err
@@ -96,7 +97,7 @@ func (n *Node) belong(id raft.ServerID) (err error) {
 	case n.o.Cluster == nil && found && len(names) > 1:
 		return fmt.Errorf("the raft log in %s is of a cluster of the nodes %s: start this one with QUEEN_RAFT_TOKEN and the address that the others know (QUEEN_RAFT_PEERS or QUEEN_RAFT_LISTEN)",
 			n.o.Dir, strings.Join(names, ", "))
-	case found, n.o.Cluster != nil && (len(names) == 0 || n.o.Cluster.Join): // it waits to be added
+	case found, n.o.Cluster != nil: // it waits for a beginning or to be added, or it was removed; whose log it is, sameNode knows
 		return nil
 	}
 	return fmt.Errorf("the raft log in %s is that of node %s, and this is node %s: give it its own number again (QUEEN_RAFT_NODE_ID), or use another folder",
@@ -115,8 +116,14 @@ func Continue(dir string, s Store, index uint64, p Point) error {
 	if err != nil {
 		return fmt.Errorf("raft log in %s: %w", dir, err)
 	}
-	var at raft.Log
-	same := first <= index && index <= last && l.GetLog(index, &at) == nil && at.Term == p.Term
+	same := false
+	if first <= index && index <= last {
+		var at raft.Log
+		if err := l.GetLog(index, &at); err != nil {
+			return fmt.Errorf("the raft log in %s is damaged, restore the folder from a copy: %w", dir, err)
+		}
+		same = at.Term == p.Term
+	}
 	if last > 0 && !same && first != index+1 {
 		if err := l.DeleteRange(first, last); err != nil {
 			return fmt.Errorf("raft log in %s: make room for what follows a snapshot: %w", dir, err)

@@ -31,6 +31,11 @@ func (n *Node) catchUp(ctx context.Context, last uint64) {
 	defer tick.Stop()
 	for {
 		if _, leader := n.raft.LeaderWithID(); leader != "" && n.raft.CommitIndex() > 0 && n.machine.to.Applied() >= min(last, n.raft.LastIndex()) {
+			if string(leader) != n.o.NodeID { // it has heard another clock: its own has to prove a leap from now on
+				n.clockMu.Lock()
+				n.clock.begun = true
+				n.clockMu.Unlock()
+			}
 			close(n.caught)
 			return
 		}

@@ -248,6 +248,8 @@ func (n *Node) settle(ctx context.Context, f raft.IndexFuture) error {
 		switch {
 		case err == nil:
 			return n.applied(ctx, f.Index())
+		case errors.Is(err, raft.ErrEnqueueTimeout):
+			return refused("timeout", "the change was not begun in time: repeat it")
 		case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipLost), errors.Is(err, raft.ErrLeadershipTransferInProgress):
 			return refused("leader_changed", "the leader changed meanwhile: read the members before the change is repeated (%v)", err)
 		}

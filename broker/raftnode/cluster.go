@@ -54,12 +54,9 @@ func (o Options) validateCluster() error {
 // founders is what entry 1 says in an empty log: the same bytes on each of the first nodes. Empty: this node waits to be added.
 func (o Options) founders() raft.Configuration {
 	var list raft.Configuration
-	if o.Cluster == nil || len(o.Cluster.First) == 0 && !o.Cluster.Join {
+	if o.Cluster == nil {
 		id := raft.ServerID(o.NodeID)
 		list.Servers = []raft.Server{{Suffrage: raft.Voter, ID: id, Address: o.address()}}
-		return list
-	}
-	if o.Cluster.Join {
 		return list
 	}
 	for _, m := range o.Cluster.First {
@@ -84,11 +81,13 @@ func (n *Node) transport() raft.Transport {
 		return t
 	}
 	c := n.o.Cluster
+	dialled := &links{}
 	inner := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream: streams{c.Port.Lane(peer.Raft), c.Port}, MaxPool: 3, Timeout: callTimeout, Logger: logger(n.o.Log, n.o.Now).Named("net"),
+		Stream: streams{c.Port.Lane(peer.Raft), c.Port, dialled}, MaxPool: 3, Timeout: callTimeout, Logger: logger(n.o.Log, n.o.Now).Named("net"),
 	})
 	n.followers = newFollowers(n.o.Elapsed)
-	return &carrier{NetworkTransport: inner, seen: n.followers}
+	n.carrier = &carrier{NetworkTransport: inner, seen: n.followers, arriving: newArriving(inner.Consumer(), &n.fresh, c.Port), open: dialled}
+	return n.carrier
 }
 
 // tune sets what differs in a cluster.
@@ -98,6 +97,9 @@ func (n *Node) tune(c *raft.Config) {
 	}
 	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = heartbeatTimeout, heartbeatTimeout, leaseTimeout
 	c.CommitTimeout = commitEvery
+	if n.fresh.holds() {
+		c.HeartbeatTimeout, c.ElectionTimeout = neverElect, neverElect
+	}
 	c.ShutdownOnRemove = false // it says so in its status, and serves what it has
 }
 
@@ -136,7 +138,7 @@ func (n *Node) tryHandOver() {
 }
 
 // tryRename puts the address at which others reach this node into the configuration: one that was founded alone has none there, and
-// one that moved has an old one. It is best effort, at the beginning of each term.
+// one that moved has an old one. It is best effort, at the beginning of each term. It may wait, so it runs beside everything else.
 func (n *Node) tryRename() {
 	if n.o.Cluster == nil || n.o.Cluster.Self.Raft == "" {
 		return

@@ -38,6 +38,7 @@ const (
 	statusUnclear  = http.StatusGatewayTimeout
 	statusFull     = http.StatusInsufficientStorage
 	statusTooLarge = http.StatusRequestEntityTooLarge
+	statusUnknown  = http.StatusBadRequest
 )
 
 // errNotSent marks calls of which nobody can have seen anything.
@@ -119,7 +120,7 @@ func (c *calls) take(w http.ResponseWriter, r *http.Request) {
 
 func (c *calls) propose(ctx context.Context, kind command.Kind, request [16]byte, body []byte) (int, string) {
 	if c.node.o.Admit != nil {
-		if err := c.node.o.Admit(kind); err != nil {
+		if err := c.node.o.Admit(kind, body); err != nil {
 			return statusOf(err), err.Error()
 		}
 	}
@@ -138,6 +139,8 @@ func statusOf(err error) int {
 		return statusFull
 	case errors.Is(err, ErrTooLarge):
 		return statusTooLarge
+	case errors.Is(err, ErrUnknown):
+		return statusUnknown
 	}
 	return statusNoLeader // it did not happen
 }
@@ -193,6 +196,8 @@ func (c *calls) send(ctx context.Context, leader string, kind command.Kind, requ
 		return fmt.Errorf("%w (%s)", ErrDiskFull, why)
 	case statusTooLarge:
 		return ErrTooLarge
+	case statusUnknown:
+		return fmt.Errorf("%w (%s)", ErrUnknown, why)
 	}
 	return fmt.Errorf("%w (%s)", ErrUnclear, why)
 }

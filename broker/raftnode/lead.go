@@ -21,11 +21,15 @@ func (n *Node) lead(ctx context.Context) {
 			if !leader || n.raft.Barrier(0).Error() != nil || n.dead() {
 				continue
 			}
+			if n.machine.replaced.Load() { // it has nothing to decide by until it has started again
+				n.done.Go(n.tryHandOver)
+				continue
+			}
 			n.leads.Store(true)
 			if n.o.Cluster != nil {
 				n.o.Log.Info().Uint64("term", n.raft.CurrentTerm()).Msg("this node leads the cluster")
 			}
-			n.tryRename()
+			n.done.Go(n.tryRename)
 			select {
 			case <-n.led:
 			default:

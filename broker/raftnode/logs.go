@@ -28,11 +28,12 @@ type logs struct {
 	limit int64       // bytes; below 1 nothing is kept
 	fatal func(error) // called when a write failed in a way after which the disk cannot be trusted
 
-	shared  bool          // other nodes may lead: entries at the end that were never committed may be taken back
-	applied func() uint64 // by the machine: no such entry
-	base    Base          // an entry of which the term is known though the log may begin behind it
+	shared  bool                 // other nodes may lead: entries at the end that were never committed may be taken back
+	applied func() uint64        // by the machine: no such entry
+	base    atomic.Pointer[Base] // an entry of which the term is known though the log may begin behind it; nil: none
 
 	full   atomic.Bool // the newest write found the disk full
+	cut    atomic.Bool // the end was taken back, and nothing was stored since: raft thinks that it is still there
 	broken atomic.Bool // a write failed, and it is unknown what the disk holds: nothing is written any more
 
 	mu    sync.Mutex
@@ -65,8 +66,8 @@ func (l *logs) GetLog(index uint64, into *raft.Log) error {
 	}
 	e, err := unpanicked(func() (e raft.Log, err error) { err = l.store.GetLog(index, &e); return e, err })
 	if errors.Is(err, raft.ErrLogNotFound) {
-		if index == l.base.Index && index > 0 { // its term is all that anybody needs
-			*into = raft.Log{Index: index, Term: l.base.Term, Type: raft.LogNoop}
+		if base := l.base.Load(); base != nil && index == base.Index && index > 0 { // its term is all that anybody needs
+			*into = raft.Log{Index: index, Term: base.Term, Type: raft.LogNoop}
 			return nil
 		}
 		return err // raft compares it
@@ -105,7 +106,7 @@ func (l *logs) StoreLogs(entries []*raft.Log) error {
 	}
 	if err := l.store.StoreLogs(stored); err != nil {
 		l.forget()
-		if errors.Is(err, syscall.ENOSPC) {
+		if errors.Is(err, syscall.ENOSPC) && !l.cut.Load() {
 			l.full.Store(true)
 			return fmt.Errorf("%w: %w", ErrDiskFull, err)
 		}
@@ -115,6 +116,7 @@ func (l *logs) StoreLogs(entries []*raft.Log) error {
 		return err
 	}
 	l.full.Store(false)
+	l.cut.Store(false)
 	l.keep(entries)
 	return nil
 }
@@ -130,12 +132,28 @@ func (l *logs) DeleteRange(from, to uint64) error {
 		return errors.Join(err, l.store.DeleteRange(from, to))
 	}
 	if applied := l.applied(); from <= applied {
-		return fmt.Errorf("raft log: entries %d to %d may not be taken back, entry %d is applied", from, to, applied)
+		err := fmt.Errorf("raft log: entries %d to %d may not be taken back, entry %d is applied: the leader lacks what was acknowledged, a member has lost its disk", from, to, applied)
+		return l.stopAt(err)
 	}
+	l.cut.Store(true)
 	if c, ok := l.store.(tailCutter); ok {
-		return c.CutTail(from)
+		err = c.CutTail(from)
+	} else {
+		err = l.store.DeleteRange(from, to)
 	}
-	return l.store.DeleteRange(from, to)
+	if err != nil {
+		return l.stopAt(fmt.Errorf("raft log: take back entries %d to %d: %w", from, to, err))
+	}
+	return nil
+}
+
+// stopAt ends the node: raft would go on with a log that is not what it thinks.
+func (l *logs) stopAt(err error) error {
+	l.broken.Store(true)
+	if l.fatal != nil {
+		l.fatal(err)
+	}
+	return err
 }
 
 // tailCutter is a store that keeps a mark of its end, which has to be taken back first.

@@ -37,8 +37,9 @@ type Options struct {
 	Base      Base
 	// Restart is told, once, that a snapshot came in whole: the owner closes everything and starts again. It must not wait for Close.
 	Restart func()
-	// Admit refuses commands that another node forwards, before they are proposed; nil: none.
-	Admit func(kind command.Kind) error
+	// Admit refuses commands that another node forwards, before they are proposed; nil: none. What cannot be applied must be refused with ErrUnknown: in the
+	// log it would stop every node.
+	Admit func(kind command.Kind, body []byte) error
 	Now   func() time.Time // wall clock
 	// Elapsed is a monotonic clock, from any fixed moment. Nil: what Now's monotonic reading says.
 	Elapsed    func() time.Duration
@@ -98,6 +99,8 @@ type Node struct {
 	prop      *proposer
 	calls     *calls     // nil: a cluster of one
 	followers *followers // nil: a cluster of one
+	carrier   *carrier   // nil: a cluster of one
+	fresh     fresh
 
 	changing  sync.Mutex // one change of the members at a time
 	membersMu sync.Mutex
@@ -138,7 +141,8 @@ func Open(ctx context.Context, o Options, m Machine) (*Node, error) {
 		return nil, err
 	}
 	n.store = store
-	n.logs = &logs{store: store, limit: o.CacheBytes, fatal: n.fail, shared: o.Cluster != nil, base: o.Base}
+	n.logs = &logs{store: store, limit: o.CacheBytes, fatal: n.fail, shared: o.Cluster != nil}
+	n.logs.base.Store(&o.Base)
 	n.logs.applied = func() uint64 {
 		if n.machine.replaced.Load() { // what is there now counts for nothing
 			return 0
@@ -169,7 +173,13 @@ func (n *Node) start(applied uint64) error {
 	if err != nil {
 		return err
 	}
-	if err := n.begin(n.o.founders()); err != nil {
+	if err := n.sameNode(); err != nil {
+		return err
+	}
+	if err := n.readFresh(applied); err != nil {
+		return fmt.Errorf("raft log in %s: %w", n.o.Dir, err)
+	}
+	if err := n.begin(); err != nil {
 		return fmt.Errorf("begin a cluster in %s: %w", n.o.Dir, err)
 	}
 	if err := n.belong(raft.ServerID(n.o.NodeID)); err != nil {
@@ -197,6 +207,7 @@ func (n *Node) start(applied uint64) error {
 		n.calls = newCalls(n)
 		n.calls.start(n.o.Cluster.Port.Lane(peer.Forward))
 		n.done.Go(func() { n.watchLeader(ctx) })
+		n.done.Go(func() { n.ripen(ctx) })
 	}
 	return nil
 }
@@ -255,7 +266,9 @@ func (n *Node) own(ctx context.Context, kind command.Kind, request [16]byte, bod
 }
 
 // Leads says whether this node takes proposals.
-func (n *Node) Leads() bool { return n.leads.Load() && !n.dead() }
+func (n *Node) Leads() bool {
+	return n.leads.Load() && !n.dead() && !n.machine.replaced.Load()
+}
 
 func (n *Node) dead() bool {
 	select {
@@ -323,11 +336,13 @@ func (n *Node) Close() error {
 		case <-drained: // while raft still runs, so that answers are true
 		case <-limit.C:
 		}
-		err := n.raft.Shutdown().Error()
-		if n.calls != nil {
-			err = errors.Join(err, n.calls.close(), n.o.Cluster.Port.Close())
+		down := n.raft.Shutdown()
+		var err error
+		if n.calls != nil { // raft waits for streams that it reads and writes: they end first
+			err = errors.Join(n.calls.close(), n.o.Cluster.Port.Close())
+			n.carrier.interrupt()
 		}
-		n.closing = errors.Join(err, n.store.Close())
+		n.closing = errors.Join(down.Error(), err, n.store.Close())
 	})
 	return n.closing
 }

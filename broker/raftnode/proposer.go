@@ -25,11 +25,12 @@ const (
 	answerLimit   = 30 * time.Second       // after this long a proposal's outcome is called unknown
 )
 
-// Errors of Propose. Only the second one leaves open what happened.
+// Errors of Propose. Only ErrUnclear leaves open what happened.
 var (
 	ErrNoLeader = errors.New("this node does not lead the cluster")
 	ErrUnclear  = fmt.Errorf("raft: %w", stages.ErrUnclear)
 	ErrTooLarge = fmt.Errorf("command is larger than a raft entry may be (%d bytes)", command.MaxEntry)
+	ErrUnknown  = errors.New("the leader does not know this command: its node may be of an older version, bring all to one")
 	ErrDiskFull = errors.New("the disk of the raft log is full")
 )
 

@@ -41,7 +41,7 @@ type standing struct {
 	at   *raft.SnapshotMeta // nil: the state is empty
 	of   Snapshots          // nil: this node is alone
 	runs *atomic.Bool       // raft has started
-	kept func()             // called when one came in whole
+	kept func(Base)         // called when one came in whole
 }
 
 var _ raft.SnapshotStore = standing{}
@@ -72,7 +72,7 @@ func (s standing) Create(_ raft.SnapshotVersion, index, term uint64, list raft.C
 	if err != nil {
 		return nil, err
 	}
-	return &arrival{Arrival: a, id: fmt.Sprint(index), kept: s.kept}, nil
+	return &arrival{Arrival: a, id: fmt.Sprint(index), kept: func() { s.kept(Base{index, term}) }}, nil
 }
 
 // List returns at most one.
@@ -159,7 +159,8 @@ func (a *arrival) Cancel() error {
 }
 
 // arrived stops the machine: from now on the state is that of the snapshot, which is put in its place when the owner starts again.
-func (n *Node) arrived() {
+func (n *Node) arrived(at Base) {
+	n.logs.base.Store(&at)
 	n.machine.replaced.Store(true)
 	n.leads.Store(false)
 	n.restart.Store(time.AfterFunc(restartDelay, n.o.Restart))

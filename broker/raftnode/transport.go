@@ -17,6 +17,7 @@ import (
 type streams struct {
 	net.Listener
 	port *peer.Port
+	open *links
 }
 
 var _ raft.StreamLayer = streams{}
@@ -26,7 +27,11 @@ func (s streams) Dial(address raft.ServerAddress, timeout time.Duration) (net.Co
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	id, at, _ := strings.Cut(string(address), "=")
-	return s.port.Dial(ctx, id, at, peer.Raft)
+	c, err := s.port.Dial(ctx, id, at, peer.Raft)
+	if err != nil {
+		return nil, err
+	}
+	return s.open.add(c), nil
 }
 
 func at(id raft.ServerID, address raft.ServerAddress) raft.ServerAddress {
@@ -36,7 +41,9 @@ func at(id raft.ServerID, address raft.ServerAddress) raft.ServerAddress {
 // carrier is raft's transport, which says whom it calls, and notes what followers answer: raft itself does not tell how far they are.
 type carrier struct {
 	*raft.NetworkTransport
-	seen *followers
+	seen     *followers
+	arriving *arriving
+	open     *links
 }
 
 var (
@@ -44,6 +51,35 @@ var (
 	_ raft.WithPreVote = (*carrier)(nil)
 	_ raft.WithClose   = (*carrier)(nil)
 )
+
+// Consumer gives raft the calls of other nodes.
+func (c *carrier) Consumer() <-chan raft.RPC { return c.arriving.out }
+
+// EncodePeer names a node in calls and votes.
+func (c *carrier) EncodePeer(id raft.ServerID, address raft.ServerAddress) []byte {
+	return encodePeer(id, address)
+}
+
+// interrupt ends whatever waits for another node. raft has to be shutting down.
+func (c *carrier) interrupt() {
+	c.arriving.close()
+	c.open.close()
+}
+
+// maxAppend is how many bytes of entries one call carries, if that is more than one entry: what a follower that is behind costs in memory, and
+// what has to get through within callTimeout.
+const maxAppend = 8 << 20
+
+// shorten takes from a call what is too much for it. raft looks afterwards at what it carries, and goes on from there.
+func shorten(args *raft.AppendEntriesRequest) {
+	size := 0
+	for i, e := range args.Entries {
+		if size += len(e.Data); i > 0 && size > maxAppend {
+			args.Entries = args.Entries[:i]
+			return
+		}
+	}
+}
 
 // AppendEntriesPipeline opens a pipeline.
 func (c *carrier) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
@@ -56,6 +92,7 @@ func (c *carrier) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddr
 
 // AppendEntries calls a follower.
 func (c *carrier) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	shorten(args)
 	err := c.NetworkTransport.AppendEntries(id, at(id, target), args, resp)
 	c.note(id, args, resp, err)
 	return err
@@ -131,6 +168,12 @@ func newPipeline(inner raft.AppendPipeline, look func(raft.AppendFuture)) *pipel
 		}
 	}()
 	return p
+}
+
+// AppendEntries sends a call.
+func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	shorten(args)
+	return p.AppendPipeline.AppendEntries(args, resp)
 }
 
 // Consumer gives the answers in order.

@@ -172,8 +172,8 @@ func (in *Incoming) end() error {
 	return err
 }
 
-// Keep makes the snapshot one of the folder's, durably, and returns it.
-func (in *Incoming) Keep() (Found, error) {
+// Whole makes what came in durable and complete, still in its own place, and returns it.
+func (in *Incoming) Whole() (Found, error) {
 	if in.err == nil && (in.manifest == nil || in.next < len(in.manifest.Files)) {
 		in.err = errors.New("receive a snapshot: it broke off")
 	}
@@ -185,18 +185,21 @@ func (in *Incoming) Keep() (Found, error) {
 			return Found{}, err
 		}
 	}
-	from := in.disk.PathJoin(in.root, incomingName)
-	if err := durable.WriteFile(in.disk, from, manifestName, in.manifest.encode()); err != nil {
-		return Found{}, err
-	}
 	found := At(in.disk, in.root, in.manifest)
-	if err := in.disk.RemoveAll(found.Dir); err != nil {
-		return Found{}, fmt.Errorf("receive a snapshot: %w", err)
+	found.Dir = in.disk.PathJoin(in.root, incomingName)
+	return found, durable.WriteFile(in.disk, found.Dir, manifestName, in.manifest.encode())
+}
+
+// Keep makes it one of the folder's snapshots, durably. Whole comes before it.
+func (in *Incoming) Keep() error {
+	to := in.disk.PathJoin(in.root, folderName(in.manifest.Applied))
+	if err := in.disk.RemoveAll(to); err != nil {
+		return fmt.Errorf("receive a snapshot: %w", err)
 	}
-	if err := in.disk.Rename(from, found.Dir); err != nil {
-		return Found{}, fmt.Errorf("receive a snapshot: %w", err)
+	if err := in.disk.Rename(in.disk.PathJoin(in.root, incomingName), to); err != nil {
+		return fmt.Errorf("receive a snapshot: %w", err)
 	}
-	return found, durable.SyncDir(in.disk, in.root)
+	return durable.SyncDir(in.disk, in.root)
 }
 
 // Drop removes what came in.

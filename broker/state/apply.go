@@ -108,6 +108,12 @@ func decode(entry []byte) ([]step, error) {
 	return steps, nil
 }
 
+// Check says whether a command could be applied: one that could not would stop every node at its entry.
+func Check(kind command.Kind, body []byte) error {
+	_, err := decodeEffect(command.Command{Kind: kind, Body: body})
+	return err
+}
+
 func decodeEffect(c command.Command) (effect, error) {
 	switch c.Kind {
 	case command.KindFound:
