@@ -39,7 +39,11 @@ func (s *Sink) newPlace(quick bool) error {
 	}
 	s.place.presence = commit.NewPresence(s.store, hex.EncodeToString(incarnation))
 	s.place.nudged, s.place.quick = make(chan struct{}, 1), quick
-	s.place.book = placement.New(placement.Options{Instance: s.cfg.Instance, TTL: commit.WholeTTL(s.cfg.LeaseTTL), Jitter: s.random})
+	o := placement.Options{Instance: s.cfg.Instance, TTL: commit.WholeTTL(s.cfg.LeaseTTL), Jitter: s.random}
+	if !quick {
+		o.Look = o.TTL / 3
+	}
+	s.place.book = placement.New(o)
 	return nil
 }
 

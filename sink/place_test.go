@@ -59,7 +59,13 @@ func TestWithoutAppliedRows(t *testing.T) {
 		w.until(5*time.Second, "all", holds(4)(a))
 		b := w.node(2, queues, nil)
 		w.until(4*ttl, "two each", holds(2, 2)(a, b))
+		reads := 0
+		w.mem.kv.Trace(func(line string) { reads += strings.Count(line, "kv getMany") })
 		w.unmoved(3*ttl, a, b)
+		w.mem.kv.Trace(nil)
+		if reads > 2*(9+1) {
+			t.Errorf("%d reads by two nodes in three times to live, want one each third of it", reads)
+		}
 		b.gone()
 		w.until(2*ttl, "those of the dead one", holds(4)(a))
 		quiet()

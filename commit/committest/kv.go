@@ -171,11 +171,15 @@ func (k *KV) Rows(ctx context.Context, keys []string) (rows []stages.LiveRow, er
 func (k *KV) Prefix(ctx context.Context, prefix string) (rows []stages.LiveRow, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, key := range slices.Sorted(maps.Keys(k.rows)) {
-		if row := k.get(key); strings.HasPrefix(key, prefix) && row.Version != 0 {
+	for key := range k.rows {
+		if !strings.HasPrefix(key, prefix) {
+			continue
+		}
+		if row := k.get(key); row.Version != 0 {
 			rows = append(rows, k.live(row))
 		}
 	}
+	slices.SortFunc(rows, func(a, b stages.LiveRow) int { return strings.Compare(a.Key, b.Key) })
 	return rows, ctx.Err()
 }
 

@@ -17,6 +17,7 @@
 package placement
 
 import (
+	"cmp"
 	"time"
 )
 
@@ -33,6 +34,7 @@ type Options struct {
 	// Jitter is drawn once for each time that a queue is seen free, in [0, 1): the wait that belongs to it is below the 50 ms of one queue, so it
 	// never puts a node before one that runs less.
 	Jitter func() float64
+	Look   time.Duration // shortest distance between two looks at a row that nothing is known to happen to; 0 = 500 ms
 }
 
 // Book is what one node knows of the nodes and queues of a sink. It is for one goroutine at a time.
@@ -76,6 +78,7 @@ type giving struct {
 
 // New returns a book in which nothing is written.
 func New(o Options) *Book {
+	o.Look = cmp.Or(o.Look, shortestLook)
 	return &Book{o: o, nodes: map[string]*node{}, rows: map[string]*waiter{}, here: never, over: never}
 }
 

@@ -22,18 +22,24 @@ const (
 // period is the distance between two looks at the row of a queue that nothing is known to happen to: so often that it is looked at between its
 // refresh and its end, which tells a lease that was given back from one that ran out.
 func (b *Book) period() time.Duration {
-	return min(b.o.TTL/3, max(shortestLook, time.Duration(len(b.rows))*perRow))
+	return min(b.o.TTL/3, max(b.o.Look, time.Duration(len(b.rows))*perRow))
 }
 
 // Due returns the queues whose lease rows are to be looked at now, sorted: all after a period; before that those that may have run out, and the
-// one that was given back.
+// one that was given back. When there is one, those go along whose turn it is soon: rows are read together.
 func (b *Book) Due(now Moment) []string {
-	var due []string
+	var due, soon []string
 	period := b.period()
 	for name, w := range b.rows {
-		if now >= w.due(period) || b.giving.queue == name {
+		switch {
+		case now >= w.due(period) || b.giving.queue == name:
 			due = append(due, name)
+		case now >= w.looked+period/2:
+			soon = append(soon, name)
 		}
+	}
+	if len(due) > 0 {
+		due = append(due, soon...)
 	}
 	slices.Sort(due)
 	return due
