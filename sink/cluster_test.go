@@ -22,28 +22,31 @@ const ttl = 6 * time.Second
 func (w *world) node(n int, queues []string, change func(*config.Sink)) *life {
 	w.t.Helper()
 	return w.start(func(c *config.Sink) {
-		c.Instance, c.Queues, c.LeaseTTL = fmt.Sprintf("node-%d@h", n), queues, ttl
+		c.Instance, c.Queues, c.LeaseTTL, c.MemoryBytes = fmt.Sprintf("node-%d@h", n), queues, ttl, 512<<20 // a window that hangs holds up no other
 		if change != nil {
 			change(c)
 		}
 	})
 }
 
-// pushing pushes a record into each queue every 500 ms until stop is called.
+// pushing pushes a record into each queue now and then every 500 ms, until stop is called.
 func (w *world) pushing(queues []string) (stop func()) {
+	for _, q := range queues {
+		w.mem.push(q, "p", 1)
+	}
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		tick := time.NewTicker(500 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			for _, q := range queues {
-				w.mem.push(q, "p", 1)
-			}
 			select {
 			case <-tick.C:
 			case <-done:
 				return
+			}
+			for _, q := range queues {
+				w.mem.push(q, "p", 1)
 			}
 		}
 	}()

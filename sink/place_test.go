@@ -8,6 +8,7 @@ import (
 
 	"queen/commit/committest"
 	"queen/config"
+	"queen/internal/fakes3"
 	"queen/stages"
 )
 
@@ -110,5 +111,64 @@ func TestLoadOfAProcess(t *testing.T) {
 			t.Errorf("%d after one sink has ended", n)
 		}
 		l.stop()
+	})
+}
+
+// A stop gives the queues back first, those that have something to finish too; the presence row is there until then, and goes last.
+func TestPresenceGoesLast(t *testing.T) {
+	inWorld(t, func(w *world) {
+		hold := make(chan struct{})
+		w.s3.Script(fakes3.Rule{Op: "put", Times: 1, Hold: hold})
+		w.mem.push("orders", "p", 5)
+		l := w.node(1, []string{"orders"}, nil)
+		w.until(time.Minute, "the upload", hasState(l, "orders", "upload"))
+		var deletes []string
+		w.mem.kv.Trace(func(line string) {
+			if f := strings.Fields(line); f[1] == "delete" {
+				deletes = append(deletes, f[2])
+			}
+		})
+		go func() {
+			elapse(2 * ttl) // longer than the row lives without a beat
+			if row := w.mem.kv.Get("s3:default:node=node-1%40h"); row.Version == 0 {
+				t.Error("no presence row while the sink drains")
+			}
+			close(hold)
+		}()
+		l.stop()
+		if got := strings.Join(deletes, " "); got != "lease node=node-1%40h" {
+			t.Errorf("deleted: %s", got)
+		}
+		w.exactly("orders")
+	})
+}
+
+// The sink stops while a queue is being given back: it is drained as the others, and released once.
+func TestStopWhileGivingBack(t *testing.T) {
+	inWorld(t, func(w *world) {
+		queues := names(2)
+		hold := make(chan struct{})
+		for _, q := range queues {
+			w.mem.push(q, "p", 3)
+		}
+		w.s3.Script(fakes3.Rule{Op: "put", Key: "queen/tenant=*/queue=q1/*/*/*", Times: 1, Hold: hold})
+		a := w.node(1, queues, nil)
+		w.until(time.Minute, "the upload", hasState(a, "q1", "upload"))
+		w.until(time.Minute, "the other's window", hasState(a, "q2", "filling"))
+		for range 20 {
+			w.mem.push("q2", "p", 3) // more buffered than in q1
+		}
+		b := w.node(2, queues, nil)
+		w.until(ttl+2*time.Second, "giving back", func() bool { return placed(a)["givingBack"] == "q1" })
+		go func() {
+			elapse(time.Second)
+			close(hold)
+		}()
+		a.stop()
+		if row := a.row("q1"); row["state"] != "drained" || a.k("q1") != 1 {
+			t.Errorf("row %v", row)
+		}
+		w.until(2*time.Second, "both", holds(2)(b))
+		w.finished(queues, b)
 	})
 }
