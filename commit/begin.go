@@ -59,8 +59,9 @@ type Options struct {
 	// Known says whether this binary can write the intent: as it is, with another encoder (repinned differs), or not at all (a sentence).
 	Known func(in stages.Intent) (repinned stages.Intent, err error)
 	Crash func(point string)
-	// Check is asked right before the intent of a new window is written; its error ends the pass, and nothing is written. nil asks nothing.
-	Check func(ctx context.Context, w stages.Window) error
+	// Check is asked right before the intent of a new window is written, for what the queue is by then; its error ends the pass, and nothing is
+	// written. nil asks nothing: the queue is what it was when it was adopted.
+	Check func(ctx context.Context, w stages.Window) (stages.QueueInfo, error)
 	// Slot is room to write one window, taken whole before the intent (no hold-and-wait) and given back by Finish.
 	Slot Slot
 }
@@ -121,11 +122,14 @@ func (b *Begin) first(ctx context.Context, w stages.Window, job *stages.Job) err
 	if w.Start != stages.Beginning {
 		job.Intent.From = &w.Start
 	}
+	queue := b.g.queue
 	if b.o.Check != nil {
-		if err := b.o.Check(ctx, w); err != nil {
+		var err error
+		if queue, err = b.o.Check(ctx, w); err != nil {
 			return err
 		}
 	}
+	job.Intent.Key = queue.Key
 	if err := b.intent(ctx, job.Intent); err != nil {
 		return err
 	}

@@ -402,18 +402,25 @@ func (g *gateWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What nobody could decrypt is a JSON string of the stored bytes; what was decrypted is itself (contract S9).
+// What nobody could open is a JSON string of the stored bytes in every format, the text of an envelope too; what was opened is itself
+// (contract S9).
 func TestSealedPayloads(t *testing.T) {
-	l := &log{}
-	l.add(1, "p", 0, 0, record("a", `{"a":1}`), record("b", "\xff\"\x01é"), record("c", "not json"), record("d", "[\n1]"))
-	l.bodies[0].H.Flags = stages.FlagSealed
-	f, _ := Lookup("jsonl", "none")
-	got, _ := encode(t, f, l, 1)
-	var payloads []string
-	for _, row := range collect(t, f.Decode(bytes.NewReader(got))) {
-		payloads = append(payloads, string(row.Payload))
-	}
-	if want := `{"a":1}|"` + "\uFFFD" + `\"\u0001é"|"not json"|[ 1]`; strings.Join(payloads, "|") != want {
-		t.Errorf("got %s", strings.Join(payloads, "|"))
+	const envelope = `{"encrypted":"AA==","iv":"AAAAAAAAAAAAAAAAAAAAAA==","authTag":"AAAAAAAAAAAAAAAAAAAAAA=="}`
+	for _, f := range formats(t) {
+		l := &log{}
+		l.add(1, "p", 0, 0, record("a", `{"a":1}`), record("b", "\xff\"\x01é"), record("c", envelope), record("d", `[2]`), record("e", envelope), record("f", ""))
+		l.bodies[0].H.Flags = stages.FlagSealed
+		for _, i := range []int{1, 2, 5} {
+			l.bodies[0].All[i].Sealed = true
+		}
+		got, _ := encode(t, f, l, 1)
+		var payloads []string
+		for _, row := range collect(t, f.Decode(bytes.NewReader(got))) {
+			payloads = append(payloads, string(row.Payload))
+		}
+		want := `{"a":1}|"` + "\uFFFD" + `\"\u0001é"|"` + strings.ReplaceAll(envelope, `"`, `\"`) + `"|[2]|` + envelope + `|""`
+		if strings.Join(payloads, "|") != want {
+			t.Errorf("%s: got %s, want %s", f.Encoder(), strings.Join(payloads, "|"), want)
+		}
 	}
 }

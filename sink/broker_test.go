@@ -114,6 +114,13 @@ func (m *memory) trim(queue string) {
 	q.appends = nil
 }
 
+// seal says that a queue holds payloads that are sealed with a key.
+func (m *memory) seal(queue, key string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.queue(queue).info.Key = key
+}
+
 func (m *memory) drop(queue string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -54,6 +54,9 @@ func (q *queue) prepare(ctx context.Context) (a *adopted, fresh bool, err error)
 	if err := q.checkKeys(); err != nil {
 		return nil, false, err
 	}
+	if err := q.checkSeal(info); err != nil {
+		return nil, false, err
+	}
 	if err := q.claim(ctx); err != nil {
 		return nil, false, err
 	}
@@ -133,6 +136,24 @@ func (q *queue) checkKeys() error {
 	return nil
 }
 
+// checkSeal refuses a queue whose payloads this node cannot open (contract B1): it would write envelopes where a node with the key writes what
+// they hold. What is held of the queue is given back.
+func (q *queue) checkSeal(info stages.QueueInfo) error {
+	if info.Key == "" || info.Key == q.s.o.Key {
+		return nil
+	}
+	return &commit.Error{Kind: commit.Fatal, Err: fmt.Errorf("the payloads of queue %q are sealed with the encryption key %s and %s: "+
+		"start this node with that QUEEN_ENCRYPTION_KEY", q.name, info.Key, q.s.ownKey())}
+}
+
+// ownKey says in words which key this node has.
+func (s *Sink) ownKey() string {
+	if s.o.Key == "" {
+		return "this node has none"
+	}
+	return "this node has another, " + s.o.Key
+}
+
 // checkFresh refuses to count where an earlier life of this queue has counted already: windows would be written over, and what they held would
 // be in the lake twice or in no manifest. It asks at the start of a pass, so that a refusal shows soon, also when the window is to be redone,
 // since its intent may be older than the first look that had an answer.
@@ -146,15 +167,23 @@ func (q *queue) checkFresh(ctx context.Context, a *adopted) error {
 	return q.checkPlace(ctx, at.K, at.Redo)
 }
 
-// checkBegin asks once more right before the intent is written: the pass may have waited for long, for its records or for memory.
-func (q *queue) checkBegin(ctx context.Context, w stages.Window) error {
+// checkBegin asks once more right before the intent is written: the pass may have waited for long, for its records or for memory. It returns
+// what the queue is by now. Whatever lies in the window was applied here before its end was found, so if any of it is sealed the queue has its
+// key by now.
+func (q *queue) checkBegin(ctx context.Context, w stages.Window) (stages.QueueInfo, error) {
 	q.mu.Lock()
-	at, enters := q.adopted.at, q.adopted.enters
+	at, enters, info := q.adopted.at, q.adopted.enters, q.adopted.info
 	q.mu.Unlock()
-	if w.K != at.K+1 || !enters {
-		return nil
+	if now, ok := q.s.o.Queues.Find(q.name); ok && now.ID == info.ID { // else the listing will say so
+		info = now
 	}
-	return q.checkPlace(ctx, at.K, nil)
+	if err := q.checkSeal(info); err != nil {
+		return info, err
+	}
+	if w.K != at.K+1 || !enters {
+		return info, nil
+	}
+	return info, q.checkPlace(ctx, at.K, nil)
 }
 
 // checkPlace looks at the place of the manifest behind window k; redo is the intent of that window when it is open.

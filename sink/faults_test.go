@@ -213,7 +213,9 @@ func TestUnknownIntent(t *testing.T) {
 	const start = `{"k":1,"tStart":0,"tEnd":946684900000000,"at":"x",`
 	for _, c := range []struct{ intent, says string }{
 		{start + `"format":"orc","compression":"zstd","layout":"merged","align":"hour"}`, "orc"},
-		{start + `"format":"jsonl","compression":"zstd","level":3,"layout":"merged","align":"none","prefix":"queen","key":"fingerprint"}`, `member "key"`},
+		{start + `"format":"jsonl","compression":"zstd","level":3,"layout":"merged","align":"none","prefix":"queen","dictionary":"d"}`, `member "dictionary"`},
+		{start + `"format":"jsonl","compression":"zstd","level":3,"layout":"merged","align":"none","prefix":"queen","key":"00112233aabbccdd"}`,
+			"sealed with the encryption key 00112233aabbccdd and this node has none"},
 		{start + `"format":"jsonl","compression":"zstd","level":"best","layout":"merged","align":"none","prefix":"queen"}`, `member "level" holds`},
 	} {
 		inWorld(t, func(w *world) {

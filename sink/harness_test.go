@@ -41,6 +41,7 @@ type world struct {
 
 	shared *Shared // of the lives; nil = each has its own
 	blind  bool    // the broker shows no applied rows
+	key    string  // fingerprint of the encryption key of the next life
 }
 
 // inWorld runs a test on simulated time.
@@ -95,7 +96,7 @@ func (w *world) start(change func(*config.Sink)) *life {
 		applied = view{w.mem.kv, l}
 	}
 	s, err := New(Options{Config: cfg, Log: w.mem, KV: gate{w.mem.kv, l}, Applied: applied, Queues: w.mem, Now: now, Logger: zerolog.New(&w.logs),
-		Dial: l.dial, Abort: l.kill, Shared: w.shared})
+		Dial: l.dial, Abort: l.kill, Shared: w.shared, Key: w.key})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -40,6 +40,7 @@ type Options struct {
 	// through the log, a third of a time to live apart.
 	Applied stages.Applied
 	Now     stages.Now
+	Key     string                                                            // fingerprint of the encryption key that Log opens payloads with; "" = it has none
 	Logger  zerolog.Logger                                                    // with its component set
 	Rand    io.Reader                                                         // incarnations and jitter; nil = crypto/rand
 	Dial    func(ctx context.Context, network, addr string) (net.Conn, error) // to the bucket; nil = the system's
@@ -166,6 +167,9 @@ func (s *Sink) rules(partitions int) window.Rules {
 
 // known says whether this binary can write the window of an intent (contract B1).
 func (s *Sink) known(in stages.Intent) (stages.Intent, error) {
+	if in.Key != "" && in.Key != s.o.Key {
+		return in, fmt.Errorf("its payloads are sealed with the encryption key %s and %s", in.Key, s.ownKey())
+	}
 	if _, err := upload.DataPattern(in, s.cfg.Tenant, "q"); err != nil {
 		return in, err
 	}

@@ -91,7 +91,7 @@ func ParseIntent(value []byte) (Intent, error) {
 	}
 	fields := map[string]any{"k": &in.K, "tStart": &in.Start, "tEnd": &in.End, "from": &in.From, "at": &in.At, "format": &in.Format,
 		"compression": &in.Compression, "level": &in.Level, "layout": &in.Layout, "align": &in.Align, "prefix": &in.Prefix, "bucket": &in.Bucket,
-		"endpoint": &in.Endpoint, "writer": &in.Writer, "encoder": &in.Encoder, "notBefore": &in.NotBefore}
+		"endpoint": &in.Endpoint, "writer": &in.Writer, "encoder": &in.Encoder, "key": &in.Key, "notBefore": &in.NotBefore}
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		into, known := fields[name]
 		switch {

@@ -58,9 +58,9 @@ func TestRows(t *testing.T) {
 		{start, `[]`, "", "no JSON object"},
 
 		{intent, `{"k":1,"tStart":2,"tEnd":3,"from":2,"at":"x","format":"jsonl","compression":"zstd","level":3,"layout":"merged","align":"hour",` +
-			`"prefix":"p","bucket":"b","endpoint":"e","writer":"w","encoder":"c","notBefore":4}`, "k=1 [2, 3)", ""},
+			`"prefix":"p","bucket":"b","endpoint":"e","writer":"w","encoder":"c","key":"f","notBefore":4}`, "k=1 [2, 3)", ""},
 		{intent, `{"k":1,"tStart":2,"tEnd":3}`, "k=1 [2, 3)", ""},
-		{intent, `{"k":1,"tStart":2,"tEnd":3,"key":"fingerprint"}`, `k=1 [2, 3) its member "key"`, ""},
+		{intent, `{"k":1,"tStart":2,"tEnd":3,"dictionary":"d"}`, `k=1 [2, 3) its member "dictionary"`, ""},
 		{intent, `{"k":1,"tStart":2,"tEnd":3,"Format":"jsonl"}`, `k=1 [2, 3) its member "Format"`, ""},
 		{intent, `{"k":1,"tStart":2,"tEnd":3,"format":["a","b"]}`, `k=1 [2, 3) what its member "format" holds`, ""},
 		{intent, `{"k":1,"tStart":2,"tEnd":3,"from":"the beginning"}`, `k=1 [2, 3) what its member "from" holds`, ""},

@@ -68,6 +68,7 @@ type Record struct {
 	Offset  int64
 	TxID    []byte // transaction id as text; the message id where the producer sent none
 	Payload []byte // the producer's own text, byte for byte; empty means "no payload"
+	Sealed  bool   // nobody here could open it: Payload is what is stored, the envelope and not the producer's text (contract S9)
 }
 
 // RecordWeight is what one record counts towards TARGET_MB, MEMORY_MB and bufferedBytes: 64 + transaction id + partition
@@ -182,6 +183,8 @@ type Intent struct {
 	Endpoint    string  `json:"endpoint"` // recorded only
 	Writer      string  `json:"writer"`   // as in the manifest
 	Encoder     string  `json:"encoder"`  // library, version and options: the same encoder writes the same bytes
+	// Key is the fingerprint of the encryption key that the queue's payloads are sealed with (QueueInfo.Key); "" = none is.
+	Key string `json:"key,omitempty"`
 	// NotBefore is set when an intent is rewritten for another encoder: nothing is sent under it until the safe time is there, so that
 	// what the first encoder's owner still has under way lands first. 0 = never rewritten.
 	NotBefore Micros `json:"notBefore,omitempty"`
@@ -242,6 +245,8 @@ type QueueInfo struct {
 	ID         QueueID
 	Name       string
 	Partitions int // how many there were at the moment of asking
+	// Key is the fingerprint of the encryption key that its sealed payloads are sealed with; "" = it holds none. Once set it stays.
+	Key string
 }
 
 // Log is this node's applied state as a reader sees it. It takes no lease and moves no cursor. It is bound to one tenant.

@@ -121,8 +121,10 @@ func FuzzLine(f *testing.F) {
 		if ts < lowest || ts > highest || base == 1<<63-1 || !bytes.Equal([]byte(name), bytes.ToValidUTF8([]byte(name), nil)) || !bytes.Equal([]byte(tx), bytes.ToValidUTF8([]byte(tx), nil)) {
 			return
 		}
+		_, bad := jsontext.Scan(payload)
+		sealed := bad != nil && len(payload) > 0 // no producer sent it
 		h := stages.Header{TS: stages.Micros(ts), Base: base, Count: 1, Flags: stages.FlagSealed | flags}
-		text, err := newLines(exactly).Append(nil, name, &h, one{h, stages.Record{Offset: base, TxID: []byte(tx), Payload: payload}})
+		text, err := newLines(exactly).Append(nil, name, &h, one{h, stages.Record{Offset: base, TxID: []byte(tx), Payload: payload, Sealed: sealed}})
 		if err != nil || cap(text)-len(text) > maxInt+len(partNull) {
 			t.Fatalf("%d bytes in a buffer of %d: %v", len(text), cap(text), err)
 		}

@@ -3,10 +3,8 @@ package jsonl
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"strconv"
-	"unicode/utf8"
 
 	"queen/encode/rows"
 	"queen/internal/jsontext"
@@ -88,11 +86,7 @@ func (l *lines) record(rec stages.Record, err error) bool {
 		l.escaped = jsontext.AppendEscaped(l.escaped[:0], txID)
 		txID = l.escaped
 	}
-	lost := l.flags&stages.FlagSealed != 0 && undecryptable(rec.Payload)
-	payload := max(len(rec.Payload), len(partNull))
-	if lost {
-		payload = lossyLen(rec.Payload)
-	}
+	payload := max(rows.PayloadLen(&rec), len(partNull))
 	dst := l.dst
 	if need := len(l.prefix) + maxInt + len(partTxID) + len(txID) + len(l.middle) + payload + len(partEnd); cap(dst)-len(dst) < need {
 		if dst, l.err = l.room(dst, need); l.err != nil {
@@ -104,8 +98,8 @@ func (l *lines) record(rec stages.Record, err error) bool {
 	dst = append(dst, partTxID...)
 	dst = append(dst, txID...)
 	dst = append(dst, l.middle...)
-	if lost {
-		dst = appendLossy(dst, rec.Payload)
+	if rec.Sealed {
+		dst = rows.AppendSealed(dst, &rec)
 	} else {
 		dst = appendPayload(dst, rec.Payload, l.flags)
 	}
@@ -158,43 +152,6 @@ func appendPayload(dst, payload []byte, flags uint32) []byte {
 		}
 	}
 	return dst
-}
-
-// undecryptable says that a sealed payload is still the stored bytes: no text that a producer may send.
-func undecryptable(payload []byte) bool {
-	return len(payload) > 0 && !(utf8.Valid(payload) && json.Valid(payload))
-}
-
-// appendLossy writes stored bytes that nobody could decrypt as a JSON string, what is not UTF-8 as U+FFFD.
-func appendLossy(dst, stored []byte) []byte {
-	dst = append(dst, '"')
-	for len(stored) > 0 {
-		var n int
-		dst, n = appendLossyRune(dst, stored)
-		stored = stored[n:]
-	}
-	return append(dst, '"')
-}
-
-// lossyLen is how many bytes appendLossy writes.
-func lossyLen(stored []byte) int {
-	var one [16]byte
-	length := 2
-	for len(stored) > 0 {
-		written, n := appendLossyRune(one[:0], stored)
-		length += len(written)
-		stored = stored[n:]
-	}
-	return length
-}
-
-// appendLossyRune writes the first rune of stored, and returns how many bytes of it that was.
-func appendLossyRune(dst, stored []byte) ([]byte, int) {
-	r, n := utf8.DecodeRune(stored)
-	if r == utf8.RuneError && n == 1 {
-		return utf8.AppendRune(dst, utf8.RuneError), n
-	}
-	return jsontext.AppendEscaped(dst, stored[:n]), n
 }
 
 const dayMicros = 24 * 60 * 60 * 1_000_000

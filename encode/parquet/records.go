@@ -78,20 +78,21 @@ func ids(room rows.Room) rows.Formatter {
 			l.dst = binary.LittleEndian.AppendUint32(l.dst, uint32(l.h.Count))
 		}
 		l.dst = binary.AppendUvarint(l.dst, uint64(len(rec.TxID)))
-		l.dst = binary.AppendUvarint(l.dst, uint64(len(rec.Payload)))
+		l.dst = binary.AppendUvarint(l.dst, uint64(rows.PayloadLen(&rec)))
 		l.dst = append(l.dst, rec.TxID...)
 		return nil
 	}
 	return l
 }
 
-// values makes the second shape.
-func values(of func(*stages.Record) []byte) func(rows.Room) rows.Formatter {
+// values makes the second shape. A value may lie in scratch, which is of its worker.
+func values(of func(rec *stages.Record, scratch *[]byte) []byte) func(rows.Room) rows.Formatter {
 	return func(room rows.Room) rows.Formatter {
 		l := &walk{room: room}
 		l.each = l.record
+		var scratch []byte
 		l.one = func(rec stages.Record) error {
-			v := of(&rec)
+			v := of(&rec, &scratch)
 			if err := l.need(binary.MaxVarintLen32 + len(v)); err != nil {
 				return err
 			}
@@ -103,9 +104,15 @@ func values(of func(*stages.Record) []byte) func(rows.Room) rows.Formatter {
 	}
 }
 
-func payloads(rec *stages.Record) []byte { return rec.Payload }
+func payloads(rec *stages.Record, scratch *[]byte) []byte {
+	if !rec.Sealed {
+		return rec.Payload
+	}
+	*scratch = rows.AppendSealed((*scratch)[:0], rec)
+	return *scratch
+}
 
-func txIDs(rec *stages.Record) []byte { return rec.TxID }
+func txIDs(rec *stages.Record, _ *[]byte) []byte { return rec.TxID }
 
 // errShape is a bug between the two sides of a stream.
 var errShape = errors.New("parquet: a piece of records cannot be read")
