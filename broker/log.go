@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	"queen/broker/retention"
+	"queen/broker/seal"
 	"queen/broker/segment"
 	"queen/broker/state"
 	"queen/stages"
@@ -22,6 +23,7 @@ var errNoQueue = errors.New("queue is not known")
 type log struct {
 	state  *state.State
 	segs   *segment.Store
+	key    *seal.Key
 	tenant [16]byte
 	bad    error // the tenant's name is no UUID: it has no queues
 }
@@ -174,14 +176,19 @@ func (l *log) name(queue stages.QueueID, parts []stages.Part) error {
 	return nil
 }
 
-// Bodies reads the bodies of appends of a listing in the order given.
+// Bodies reads the bodies of appends of a listing in the order given. Sealed payloads are opened.
 func (l *log) Bodies(ctx context.Context, list *stages.Listing, appends []stages.Append, into func(i int, body stages.Body) error) error {
+	sealed := false
 	err := l.state.Read(func(r *state.Reader) error {
-		_, err := l.queue(r, list.Queue)
+		row, err := l.queue(r, list.Queue)
+		sealed = err == nil && row.Key != 0 // else nothing in it is, and nothing is looked at
 		return err
 	})
 	if err != nil {
 		return err
+	}
+	if sealed {
+		into = seal.Opening(l.key, into)
 	}
 	return l.segs.Bodies(ctx, list, appends, into)
 }

@@ -18,6 +18,7 @@ import (
 	"queen/broker/command"
 	"queen/broker/peer"
 	"queen/broker/raftnode"
+	"queen/broker/seal"
 	"queen/broker/segment"
 	"queen/broker/state"
 	"queen/stages"
@@ -33,6 +34,7 @@ type Options struct {
 	// Elapsed is a monotonic clock, from any fixed moment. Nil: what Now's monotonic reading says.
 	Elapsed func() time.Duration
 	Log     zerolog.Logger
+	Key     *seal.Key // opens sealed payloads for readers; nil: they see what is stored
 	// FS holds everything but the raft log. Nil: the disk, and then the folder is locked against other processes.
 	FS        vfs.FS
 	OpenStore func(dir string) (raftnode.Store, error) // the raft log; nil: on disk
@@ -279,7 +281,7 @@ func (b *Broker) Status() raftnode.Status {
 // Log is the applied state of one tenant as the sink reads it. The broker must be open.
 func (b *Broker) Log(tenant string) stages.Log {
 	id, err := tenantID(tenant)
-	return &log{state: b.state, segs: b.segs, tenant: id, bad: err}
+	return &log{state: b.state, segs: b.segs, key: b.o.Key, tenant: id, bad: err}
 }
 
 // KV is the namespace queen-s3 of one tenant. The broker must be open.

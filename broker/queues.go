@@ -30,11 +30,15 @@ func (q *queues) Find(name string) (found stages.QueueInfo, ok bool) {
 			row, is = r.Queue(q.tenant, name)
 		}
 		if is {
-			found, ok = stages.QueueInfo{ID: row.ID, Name: row.Name, Partitions: r.PartitionCount(row.ID)}, true
+			found, ok = infoOf(r, row), true
 		}
 		return nil
 	})
 	return found, ok && err == nil
+}
+
+func infoOf(r *state.Reader, row *state.QueueRow) stages.QueueInfo {
+	return stages.QueueInfo{ID: row.ID, Name: row.Name, Partitions: r.PartitionCount(row.ID), Key: row.Key.String()}
 }
 
 // List returns all queues in creation order, nil when the state has failed. Those that Find still shows although they were deleted come
@@ -48,12 +52,12 @@ func (q *queues) List() []stages.QueueInfo {
 		rows := r.Queues(q.tenant)
 		list = make([]stages.QueueInfo, 0, len(rows))
 		for _, row := range rows {
-			list = append(list, stages.QueueInfo{ID: row.ID, Name: row.Name, Partitions: r.PartitionCount(row.ID)})
+			list = append(list, infoOf(r, row))
 		}
 		kept, err := r.HiddenQueues(q.tenant, q.sink)
 		for _, row := range kept {
 			if _, again := r.Queue(q.tenant, row.Name); !again {
-				list = append(list, stages.QueueInfo{ID: row.ID, Name: row.Name, Partitions: r.PartitionCount(row.ID)})
+				list = append(list, infoOf(r, row))
 			}
 		}
 		return err

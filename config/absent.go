@@ -121,9 +121,6 @@ func refuseUnsafe(env environment) error {
 	if v, ok := env["JWT_ENABLED"]; ok && !isOff(v) {
 		return &Error{Message: "JWT_ENABLED is set, and this build does not check tokens: it would serve everyone"}
 	}
-	if _, ok := env["QUEEN_ENCRYPTION_KEY"]; ok {
-		return &Error{Message: "QUEEN_ENCRYPTION_KEY is set, and this build does not encrypt: payloads would lie on the disk as they are"}
-	}
 	return nil
 }
 

@@ -9,15 +9,17 @@ import "time"
 
 // Config is everything a process is told, read once at boot from its environment.
 type Config struct {
-	Port     int      // PORT, 6632; 0 = the system picks a free one
-	Bind     string   // QUEEN_BIND_ADDR, 0.0.0.0
-	Dir      string   // QUEEN_RAFT_DIR, ./queen-data
-	NodeID   int      // QUEEN_RAFT_NODE_ID, 1
-	MaxBody  int64    // QUEEN_MAX_BODY_BYTES, 32 MiB, at most 48 MiB
-	LogJSON  bool     // QUEEN_LOG_FORMAT=json
-	Cluster  *Cluster // nil: this node is alone
-	Sink     *Sink    // nil: QUEEN_S3_EMBEDDED is off
-	Warnings []string
+	Port    int    // PORT, 6632; 0 = the system picks a free one
+	Bind    string // QUEEN_BIND_ADDR, 0.0.0.0
+	Dir     string // QUEEN_RAFT_DIR, ./queen-data
+	NodeID  int    // QUEEN_RAFT_NODE_ID, 1
+	MaxBody int64  // QUEEN_MAX_BODY_BYTES, 32 MiB, at most 48 MiB
+	LogJSON bool   // QUEEN_LOG_FORMAT=json
+	// EncryptionKey is QUEEN_ENCRYPTION_KEY, 64 hex digits; unset = payloads are not encrypted.
+	EncryptionKey Secret
+	Cluster       *Cluster // nil: this node is alone
+	Sink          *Sink    // nil: QUEEN_S3_EMBEDDED is off
+	Warnings      []string
 }
 
 // Cluster is what makes a node one of several (contract R3).

@@ -22,6 +22,8 @@ func sinkEnv(more ...string) []string {
 		"HOSTNAME=pod-7")
 }
 
+const encryptionKey = "000102030405060708090A0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+
 func defaults() Config {
 	return Config{
 		Port: 6632, Bind: "0.0.0.0", Dir: "./queen-data", NodeID: 1, MaxBody: 32 << 20,
@@ -68,6 +70,7 @@ func TestEverySetting(t *testing.T) {
 		"QUEEN_RAFT_DIR":       {" /data ": func(c *Config) { c.Dir = "/data" }},
 		"QUEEN_RAFT_NODE_ID":   {"3": node(3), "ordinal": node(8), "Ordinal": node(8)},
 		"QUEEN_MAX_BODY_BYTES": {"50331648": func(c *Config) { c.MaxBody = 48 << 20 }},
+		"QUEEN_ENCRYPTION_KEY": {" " + encryptionKey: func(c *Config) { c.EncryptionKey = Secret(encryptionKey) }},
 		"QUEEN_LOG_FORMAT":     {"JSON": func(c *Config) { c.LogJSON = true }, "text": func(*Config) {}},
 		"QUEEN_S3_EMBEDDED":    {"Yes": func(*Config) {}, "1": func(*Config) {}, "on": func(*Config) {}, "off": noSink, "0": noSink, "NO": noSink},
 		"QUEEN_S3_THREADS":     {"64": func(c *Config) { c.Sink.Threads = 64 }},
@@ -158,7 +161,7 @@ func noSink(c *Config) {
 }
 
 func TestSecretShowsNothing(t *testing.T) {
-	c, err := FromEnv(sinkEnv("QUEEN_RAFT_LISTEN=a:1", "QUEEN_RAFT_TOKEN=hunter2"))
+	c, err := FromEnv(sinkEnv("QUEEN_RAFT_LISTEN=a:1", "QUEEN_RAFT_TOKEN=hunter2", "QUEEN_ENCRYPTION_KEY="+encryptionKey))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,9 +170,9 @@ func TestSecretShowsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, _ := c.Sink.SecretKey.MarshalText()
-	shown := fmt.Sprintf("%v %+v %#v %s %q %x %X %d %v", *c.Sink, *c.Sink, *c.Sink, c.Sink.SecretKey, c.Sink.SecretKey, c.Sink.SecretKey,
+	shown := fmt.Sprintf("%v %+v %#v %+v %#v %s %q %x %X %d %v", *c.Sink, *c.Sink, *c.Sink, c, c, c.Sink.SecretKey, c.Sink.SecretKey, c.Sink.SecretKey,
 		c.Sink.SecretKey, c.Sink.SecretKey, []any{c.Sink.SecretKey}) + fmt.Sprintf("%v %+v %#v", *c.Cluster, *c.Cluster, *c.Cluster) + string(j) + string(text) + c.Sink.SecretKey.String() + c.Sink.SecretKey.GoString()
-	for _, leak := range []string{"hunter2", "68756e74", "68756E74"} {
+	for _, leak := range []string{"hunter2", "68756e74", "68756E74", encryptionKey[:16]} {
 		if strings.Contains(shown, leak) {
 			t.Errorf("the secret shows as %s in %s", leak, shown)
 		}
@@ -183,7 +186,7 @@ func TestSecretShowsNothing(t *testing.T) {
 // nothing fills.
 func TestEveryFieldIsFilled(t *testing.T) {
 	c, err := FromEnv(sinkEnv("QUEEN_LOG_FORMAT=json", "QUEEN_S3_PATH_STYLE=1", "QUEEN_S3_SSE=kms", "QUEEN_S3_SSE_KMS_KEY_ID=k", "QUEEN_S3_SESSION_TOKEN=t",
-		"QUEEN_BOGUS=1", "QUEEN_RAFT_PEERS=1=a:1/b:2", "QUEEN_RAFT_JOIN=true", "QUEEN_RAFT_TOKEN=hunter2hunter2"))
+		"QUEEN_BOGUS=1", "QUEEN_ENCRYPTION_KEY="+encryptionKey, "QUEEN_RAFT_PEERS=1=a:1/b:2", "QUEEN_RAFT_JOIN=true", "QUEEN_RAFT_TOKEN=hunter2hunter2"))
 	if err != nil {
 		t.Fatal(err)
 	}

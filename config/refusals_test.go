@@ -89,7 +89,9 @@ func TestRefusals(t *testing.T) {
 		{"QUEEN_RAFT_PEERS=1=a:1/b:2,2=c:1/d:2", "QUEEN_RAFT_TOKEN is not set: it is the secret that every node of a cluster has to know before another one speaks with it"},
 		{"QUEEN_RAFT_JOIN=true", "QUEEN_RAFT_TOKEN is not set: it is the secret that every node of a cluster has to know before another one speaks with it"},
 		{"QUEEN_RAFT_LISTEN=nowhere", `QUEEN_RAFT_LISTEN="nowhere" is no host:port`},
-		{"QUEEN_ENCRYPTION_KEY=00", "QUEEN_ENCRYPTION_KEY is set, and this build does not encrypt: payloads would lie on the disk as they are"},
+		{"QUEEN_ENCRYPTION_KEY=00hunter2", "QUEEN_ENCRYPTION_KEY is not 64 hex digits. It is *"},
+		{"QUEEN_ENCRYPTION_KEY=" + encryptionKey + "0hunter2", "QUEEN_ENCRYPTION_KEY is not 64 hex digits. It is *"},
+		{"QUEEN_ENCRYPTION_KEY=" + encryptionKey[2:], "QUEEN_ENCRYPTION_KEY is not 64 hex digits. It is *"},
 		{"JWT_ENABLED=true", "JWT_ENABLED is set, and this build does not check tokens: it would serve everyone"},
 	} {
 		t.Run(c.env, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/hex"
 	"fmt"
 	"net/url"
 	"slices"
@@ -21,6 +22,15 @@ func parseNodeID(s *Setting, c *Config, env environment, v string) error {
 		return fmt.Errorf("%s=ordinal needs a host name that ends in a number, and %s does not. It is %s", s.Env, oneLine(host), s.Purpose)
 	}
 	c.NodeID = int(n) + 1
+	return nil
+}
+
+// parseEncryptionKey never repeats what it was given: a key with one digit too many is nearly a key.
+func parseEncryptionKey(s *Setting, c *Config, _ environment, v string) error {
+	if raw, err := hex.DecodeString(v); err != nil || len(raw) != 32 {
+		return fmt.Errorf("%s is not 64 hex digits. It is %s", s.Env, s.Purpose)
+	}
+	c.EncryptionKey = Secret(v)
 	return nil
 }
 

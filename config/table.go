@@ -104,6 +104,10 @@ func brokerSettings() []Setting {
 		{Env: "QUEEN_MAX_BODY_BYTES", Scope: Broker, Kind: Number, Default: "33554432", Min: 1, Max: MaxBodyLimit, Unit: 1,
 			Purpose: "the largest request body that is taken; a larger one is answered 413",
 			into:    func(c *Config) any { return &c.MaxBody }},
+		{Env: "QUEEN_ENCRYPTION_KEY", Scope: Broker,
+			Purpose: "the key that payloads of queues with encryptionEnabled are sealed with on the disk: 64 hex digits (32 bytes), the same on every " +
+				"node; it is never logged or returned",
+			parse: parseEncryptionKey},
 		{Env: "QUEEN_LOG_FORMAT", Scope: Broker, Kind: Choice, Default: "text", Noun: "log format",
 			Options: []Option{
 				{Value: "text", Aliases: []string{"pretty", "console"}, Means: "is one readable line an event"},

@@ -17,7 +17,7 @@ import (
 
 // openBroker opens the raft port, if this node is one of several, and then the broker, which closes it.
 func (n *Node) openBroker(ctx context.Context) error {
-	o := broker.Options{Dir: n.o.Config.Dir, NodeID: n.o.Config.NodeID, Now: n.o.Now, Rand: n.o.Rand, Fatal: n.o.Fatal, Restart: n.o.Restart, Log: logline.Named(n.o.Log, "broker")}
+	o := broker.Options{Dir: n.o.Config.Dir, NodeID: n.o.Config.NodeID, Now: n.o.Now, Rand: n.o.Rand, Fatal: n.o.Fatal, Restart: n.o.Restart, Key: n.key, Log: logline.Named(n.o.Log, "broker")}
 	if c := n.o.Config.Cluster; c != nil {
 		l, err := net.Listen("tcp", c.Listen)
 		if err != nil {

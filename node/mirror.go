@@ -24,8 +24,8 @@ type mirror struct {
 	err    error         // of Run; readable once done is closed
 }
 
-// newMirror joins the sink to the broker's applied state and documents. The broker must be open.
-func newMirror(o Options, b *broker.Broker) (*mirror, error) {
+// newMirror joins the sink to the broker's applied state and documents. The broker must be open; key is the fingerprint of its encryption key.
+func newMirror(o Options, b *broker.Broker, key string) (*mirror, error) {
 	tenant := o.Config.Sink.Tenant
 	log := b.Log(tenant)
 	var held func(bytes int64)
@@ -33,7 +33,7 @@ func newMirror(o Options, b *broker.Broker) (*mirror, error) {
 		c := &collector{set: o.Collect}
 		log, held = observed{log, c}, c.held
 	}
-	s, err := sink.New(sink.Options{Config: o.Config.Sink, Log: log, KV: b.KV(tenant), Applied: b.Applied(tenant), Queues: b.Queues(tenant, o.Config.Sink.Name), Now: o.Now,
+	s, err := sink.New(sink.Options{Config: o.Config.Sink, Log: log, KV: b.KV(tenant), Applied: b.Applied(tenant), Queues: b.Queues(tenant, o.Config.Sink.Name), Now: o.Now, Key: key,
 		Logger: logline.Named(o.Log, "queen-s3"), Rand: o.Rand, Abort: o.Abort,
 		Shared: sink.NewShared(sink.SharedOptions{Memory: o.Config.Sink.MemoryBytes, Threads: o.Config.Sink.Threads, Held: held, Pushes: b.State().Pushes})})
 	if err != nil {

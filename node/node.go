@@ -23,6 +23,7 @@ import (
 
 	"queen/broker"
 	"queen/broker/api"
+	"queen/broker/seal"
 	"queen/config"
 	"queen/internal/logline"
 )
@@ -65,7 +66,8 @@ func (o Options) Validate() error {
 type Node struct {
 	o        Options
 	broker   *broker.Broker
-	sink     *mirror // nil: the sink is off
+	key      *seal.Key // of payloads at rest; nil: none was given
+	sink     *mirror   // nil: the sink is off
 	listener net.Listener
 	server   *http.Server
 	incoming *incoming
@@ -87,7 +89,14 @@ func New(o Options) (*Node, error) {
 	if o.Version == "" {
 		o.Version = Version
 	}
-	return &Node{o: o, stopping: make(chan struct{})}, nil
+	var key *seal.Key
+	if text := o.Config.EncryptionKey; text.Set() {
+		var err error
+		if key, err = seal.ParseKey(text.Reveal()); err != nil {
+			return nil, fmt.Errorf("the encryption key: %w", err)
+		}
+	}
+	return &Node{o: o, key: key, stopping: make(chan struct{})}, nil
 }
 
 // Open takes the port, opens the broker, starts the sink, and serves. It returns when requests are answered. When it fails,
@@ -114,7 +123,7 @@ func (n *Node) open(ctx context.Context) (err error) {
 		return err // it names the folder, or the raft port
 	}
 	if n.o.Config.Sink != nil {
-		if n.sink, err = newMirror(n.o, n.broker); err != nil {
+		if n.sink, err = newMirror(n.o, n.broker, n.key.Fingerprint().String()); err != nil {
 			return err
 		}
 	}
@@ -143,7 +152,7 @@ func (n *Node) startSink() {
 }
 
 func (n *Node) handler() (http.Handler, error) {
-	o := api.Options{Broker: n.broker, Members: n.broker.Node(), MaxBody: n.o.Config.MaxBody, Now: n.o.Now, Rand: n.o.Rand, Version: n.o.Version,
+	o := api.Options{Broker: n.broker, Members: n.broker.Node(), MaxBody: n.o.Config.MaxBody, Now: n.o.Now, Rand: n.o.Rand, Key: n.key, Version: n.o.Version,
 		Log: logline.Named(n.o.Log, "api"), Stop: n.stopping, Settled: n.broker.Settled()}
 	if n.sink != nil {
 		o.Status, o.Gatherers = n.sink.status, []prometheus.Gatherer{n.sink.metrics()}
@@ -161,6 +170,9 @@ func (n *Node) announce() {
 	log.Info().Str("url", n.URL()).Str("version", n.o.Version).Msg("listening")
 	log.Info().Str("dir", dir).Int("node", n.o.Config.NodeID).Msg("data")
 	n.announceCluster(log)
+	if n.key != nil {
+		log.Info().Str("key", n.key.String()).Msg("payloads of queues with encryptionEnabled are sealed on the disk")
+	}
 	s := n.o.Config.Sink
 	if s == nil {
 		log.Info().Msg("the S3 sink is off (QUEEN_S3_EMBEDDED=true starts it)")

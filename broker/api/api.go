@@ -14,6 +14,7 @@ import (
 
 	"queen/broker/command"
 	"queen/broker/raftnode"
+	"queen/broker/seal"
 	"queen/broker/state"
 	"queen/stages"
 )
@@ -37,7 +38,8 @@ type Options struct {
 	Members   Members          // of the cluster; nil: this node is alone for good, and has no such routes
 	MaxBody   int64            // largest request body, bytes
 	Now       func() time.Time // wall clock: message ids and uptime, nothing else
-	Rand      io.Reader        // message ids
+	Rand      io.Reader        // message ids, and what payloads are sealed with
+	Key       *seal.Key        // seals payloads of queues with encryptionEnabled; nil: they are stored as they are
 	Log       zerolog.Logger
 	Version   string                // of the program, shown by /health
 	Status    func() any            // block `s3` of /status; nil, or a nil answer, leaves it out
@@ -76,6 +78,8 @@ type server struct {
 	started  time.Time
 	requests atomic.Int64 // that came in
 	messages atomic.Int64 // that were stored
+
+	saidPlain atomic.Int64 // when sayPlain warned last, nanoseconds since the epoch; 0 = never
 }
 
 var _ http.Handler = (*server)(nil)

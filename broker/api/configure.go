@@ -46,18 +46,20 @@ func (s *server) configure(w http.ResponseWriter, r *http.Request, _ []string) e
 	return nil
 }
 
-// warnIdle says in the log which options were set that nothing in this version acts on: who sets them counts on what they
-// promise.
+// warnIdle says in the log which options were set that nothing here acts on, in this version or without a key: who sets them counts on
+// what they promise.
 func (s *server) warnIdle(row *state.QueueRow, set []command.Option) {
 	specs := state.OptionSpecs()
 	for _, o := range set {
 		spec := specs[o.Number-1]
-		if spec.Works || row.Option(o.Number) == spec.Default {
-			continue
-		}
 		text := "stored; has no effect in this version"
-		if o.Number == command.OptEncryptionEnabled {
-			text += ": payloads are stored unencrypted"
+		switch {
+		case row.Option(o.Number) == spec.Default:
+			continue
+		case o.Number == command.OptEncryptionEnabled && s.o.Key == nil:
+			text = plainText
+		case spec.Works:
+			continue
 		}
 		s.o.Log.Warn().Str("queue", row.Name).Str("option", spec.Name).Msg(text)
 	}

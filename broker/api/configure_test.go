@@ -19,7 +19,7 @@ func TestIdleOptionsAreSaid(t *testing.T) {
 		`{"leaseTime":null}`:         nil,
 		`{"dedupWindowSeconds":60}`:  nil, // works
 		`{"minPopWaitTime":-5}`:      nil, // clamped to the default
-		`{"encryptionEnabled":true}`: {"encryptionEnabled: stored; has no effect in this version: payloads are stored unencrypted"},
+		`{"encryptionEnabled":true}`: {"encryptionEnabled: encryptionEnabled is on and this node has no QUEEN_ENCRYPTION_KEY: payloads are stored unencrypted"},
 		`{"retentionEnabled":true,"retentionSeconds":60,"completedRetentionSeconds":5,"maxWaitTimeSeconds":7}`: {
 			"completedRetentionSeconds: stored; has no effect in this version"},
 		`{"retentionSinkHold":"lake","leaseTime":30}`: {

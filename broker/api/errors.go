@@ -32,6 +32,7 @@ const (
 	codeTimeout        Code = "timeout"
 	codeOutcomeUnknown Code = "outcome_unknown"
 	codeStorageFull    Code = "storage_full"
+	codeEncryption     Code = "encryption_required"
 	codeInternal       Code = "internal"
 )
 
@@ -62,6 +63,7 @@ func errorTable() []row {
 		{codeTimeout, http.StatusServiceUnavailable, 1, "not answered in time: try again"},
 		{codeOutcomeUnknown, http.StatusServiceUnavailable, 1, "the outcome is unknown, it may have been stored: try again"},
 		{codeStorageFull, http.StatusInsufficientStorage, 0, "the disk is full"},
+		{codeEncryption, http.StatusConflict, 0, "this node does not have the encryption key"},
 		{codeInternal, http.StatusInternalServerError, 0, "internal error"},
 	}
 }

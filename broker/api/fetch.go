@@ -238,11 +238,19 @@ func appendRecord(b []byte, rec stages.Record, ts []byte) []byte {
 	b = appendInt(append(b, `{"offset":`...), rec.Offset)
 	b = jsontext.AppendQuoted(append(b, `,"transactionId":`...), rec.TxID)
 	b = append(b, `,"payload":`...)
-	if len(rec.Payload) == 0 {
+	switch {
+	case len(rec.Payload) == 0:
 		b = append(b, "null"...)
-	} else {
+	case rec.Sealed && !wellFormed(rec.Payload): // an envelope is, and is shown as it is stored
+		b = jsontext.AppendLossy(b, rec.Payload)
+	default:
 		b = append(b, rec.Payload...)
 	}
 	b = append(append(b, `,"ts":`...), ts...)
 	return append(b, '}')
+}
+
+func wellFormed(b []byte) bool {
+	_, err := jsontext.Scan(b)
+	return err == nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"queen/broker/command"
 	"queen/broker/raftnode"
+	"queen/broker/seal"
 	"queen/broker/segment"
 	"queen/broker/state"
 	"queen/stages"
@@ -34,6 +35,7 @@ type direct struct {
 	stale    int   // so many pushes are answered as stale
 	hushed   bool  // and nothing is applied with it
 	damage   error // ends a read of bodies after its first frame
+	key      *seal.Key
 	proposed int
 	report   raftnode.Status
 }
@@ -92,12 +94,12 @@ func (bodies) Listing(context.Context, stages.QueueID, string, uint64) (stages.L
 	panic("not used")
 }
 func (b bodies) Bodies(ctx context.Context, list *stages.Listing, appends []stages.Append, into func(int, stages.Body) error) error {
-	return b.d.segments.Bodies(ctx, list, appends, func(i int, body stages.Body) error {
+	return b.d.segments.Bodies(ctx, list, appends, seal.Opening(b.d.key, func(i int, body stages.Body) error {
 		if i > 0 && b.d.damage != nil {
 			return b.d.damage
 		}
 		return into(i, body)
-	})
+	}))
 }
 
 // counting is a source of "random" bytes that is the same in each run.
@@ -151,6 +153,7 @@ func newFixture(t testing.TB, change func(*Options)) *fixture {
 	if change != nil {
 		change(&o)
 	}
+	d.key = o.Key
 	h, err := New(o)
 	if err != nil {
 		t.Fatal(err)

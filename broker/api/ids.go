@@ -36,6 +36,16 @@ func (m *minter) mint(n int) ([][16]byte, error) {
 	return ids, nil
 }
 
+// random fills b from the source of the ids, which may be one that only one goroutine at a time can read.
+func (m *minter) random(b []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, err := io.ReadFull(m.rand, b); err != nil {
+		return fmt.Errorf("random bytes: %w", err)
+	}
+	return nil
+}
+
 // take fills noise and takes one tick for each 8 bytes of it.
 func (m *minter) take(noise []byte) (first uint64, err error) {
 	m.mu.Lock()

@@ -84,31 +84,38 @@ func (s *server) propose(ctx context.Context, p *pushRequest, ids [][16]byte) (*
 func (s *server) pushCommand(p *pushRequest, ids [][16]byte) ([]byte, error) {
 	total, overhead := 0, 64
 	for _, g := range p.groups {
-		total += g.size
 		overhead += len(g.partition) + 32
 	}
-	if total > command.MaxEntry {
-		return nil, pushTooLarge(total)
-	}
 	cmd := command.Push{Tenant: s.tenant, Appends: make([]command.PushAppend, len(p.groups))}
+	var sealing sealing
 	err := s.o.Broker.State().Read(func(rd *state.Reader) error {
-		for _, name := range p.queues {
+		for i, name := range p.queues {
 			q := command.PushQueue{Name: name}
 			if row, ok := rd.Queue(s.tenant, name); ok {
 				q.Config = row.Config
+				if row.Seals() {
+					sealing.want(i, len(p.queues), row)
+				}
 			}
 			cmd.Queues = append(cmd.Queues, q)
 			overhead += len(name) + 16
 		}
 		return nil
 	})
+	if err == nil {
+		err = s.prepareSealing(&sealing, p)
+	}
 	if err != nil {
 		return nil, err
 	}
-	sizes := make([]int, len(p.groups))
+	cmd.Key = uint64(sealing.key.Fingerprint())
+	sizes := sealing.sizes(p)
 	for i, g := range p.groups {
-		cmd.Appends[i] = command.PushAppend{Queue: g.queue, Partition: g.partition, Flags: g.flags, Count: g.count}
-		sizes[i] = g.size
+		total += sizes[i]
+		cmd.Appends[i] = command.PushAppend{Queue: g.queue, Partition: g.partition, Flags: g.flags | sealing.flag(g.queue), Count: g.count}
+	}
+	if total > command.MaxEntry {
+		return nil, pushTooLarge(total)
 	}
 	out, blocks := cmd.AppendRoom(s.buffers.get(total+overhead), sizes)
 	if 1+command.HeaderSize+len(out) > command.MaxEntry {
@@ -120,11 +127,14 @@ func (s *server) pushCommand(p *pushRequest, ids [][16]byte) ([]byte, error) {
 		if it.trace != nil {
 			m.Trace = it.trace[:]
 		}
+		if sealing.on {
+			sealing.seal(&m, p.groups[it.group].queue, i)
+		}
 		blocks[it.group] = segment.AppendMessage(blocks[it.group], m)
 	}
 	for i, g := range p.groups {
-		if len(blocks[i]) != g.size { // then it is not in out, and what is there instead may be of another push
-			return nil, fmt.Errorf("push: partition %q has %d bytes of records, %d were expected", g.partition, len(blocks[i]), g.size)
+		if len(blocks[i]) != sizes[i] { // then it is not in out, and what is there instead may be of another push
+			return nil, fmt.Errorf("push: partition %q has %d bytes of records, %d were expected", g.partition, len(blocks[i]), sizes[i])
 		}
 	}
 	return out, nil

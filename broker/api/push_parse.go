@@ -165,7 +165,7 @@ func (p *pushRequest) add(it item, queue, partition []byte, breaks bool) error {
 	it.group = g
 	at := &p.groups[g]
 	at.count++
-	at.size += recordSize(it)
+	at.size += recordSize(&it, len(it.payload))
 	if breaks {
 		at.flags |= stages.FlagLineBreaks
 	}
@@ -246,9 +246,9 @@ func checkNames(queue, partition string) error {
 	return refuse(codeNameTooLong, fmt.Sprintf("%s is too long: %d bytes; queue and partition may have %d together", field, n, nameBudget-tenant))
 }
 
-// recordSize is the size of the item's record, bytes (docs/formats.md section 3).
-func recordSize(it item) int {
-	n := 17 + prefixed(len(it.tx)) + prefixed(len(it.payload))
+// recordSize is the size of the item's record when its payload is stored in so many bytes (docs/formats.md section 3).
+func recordSize(it *item, payload int) int {
+	n := 17 + prefixed(len(it.tx)) + prefixed(payload)
 	if it.trace != nil {
 		n += 16
 	}

@@ -52,8 +52,8 @@ func TestBlocksFit(t *testing.T) {
 			if trace != nil {
 				m.Trace = trace[:]
 			}
-			if got := len(segment.AppendMessage(nil, m)); got != recordSize(it) {
-				t.Errorf("record of %d bytes, computed %d", got, recordSize(it))
+			if got := len(segment.AppendMessage(nil, m)); got != recordSize(&it, n) {
+				t.Errorf("record of %d bytes, computed %d", got, recordSize(&it, n))
 			}
 		}
 	}
@@ -114,7 +114,7 @@ func checkAccepted(t *testing.T, body []byte, p *pushRequest) {
 		}
 		rest = rest[i+len(it.payload):]
 		counts[it.group]++
-		sizes[it.group] += recordSize(it)
+		sizes[it.group] += recordSize(&it, len(it.payload))
 	}
 	if ref.Items != nil && !bytes.Contains(bytes.ToLower(body), []byte(`\u`)) && bytes.Count(bytes.ToLower(body), []byte(`"payload"`)) == len(p.items) {
 		for i, it := range p.items {

@@ -19,6 +19,8 @@ type Push struct {
 	Tenant  [16]byte
 	Queues  []PushQueue // each named once
 	Appends []PushAppend
+	// Key is the fingerprint of the key that payloads are sealed with: not 0 when an append has stages.FlagSealed, and else 0.
+	Key uint64
 }
 
 // PushQueue names a queue and the config version that the push was prepared against; 0 = the queue did not exist.
@@ -57,6 +59,7 @@ func (p Push) AppendRoom(dst []byte, sizes []int) (body []byte, blocks [][]byte)
 		total += n
 	}
 	dst = slices.Grow(dst, total)
+	sealed := false
 	dst = append(dst, p.Tenant[:]...)
 	dst = binary.AppendUvarint(dst, uint64(len(p.Queues)))
 	for _, q := range p.Queues {
@@ -68,10 +71,14 @@ func (p Push) AppendRoom(dst []byte, sizes []int) (body []byte, blocks [][]byte)
 		dst = binary.AppendUvarint(dst, uint64(a.Queue))
 		dst = wire.AppendString(dst, a.Partition)
 		dst = binary.BigEndian.AppendUint32(dst, a.Flags)
+		sealed = sealed || a.Flags&stages.FlagSealed != 0
 		dst = binary.AppendUvarint(dst, uint64(a.Count))
 		dst = binary.AppendUvarint(dst, uint64(sizes[i]))
 		start[i] = len(dst)
 		dst = slices.Grow(dst, sizes[i])[:len(dst)+sizes[i]]
+	}
+	if sealed {
+		dst = binary.BigEndian.AppendUint64(dst, p.Key)
 	}
 	blocks = make([][]byte, len(sizes))
 	for i, n := range sizes {
@@ -99,8 +106,15 @@ func DecodePush(body []byte) (Push, error) {
 		n = 0
 	}
 	p.Appends = make([]PushAppend, 0, n)
+	sealed := false
 	for range n {
 		p.Appends = append(p.Appends, decodeAppend(r, len(p.Queues)))
+		sealed = sealed || p.Appends[len(p.Appends)-1].Flags&stages.FlagSealed != 0
+	}
+	if sealed {
+		if p.Key = r.U64(); r.Err() == nil && p.Key == 0 {
+			r.Failf("payloads are sealed and no key is named")
+		}
 	}
 	if err := r.End(); err != nil {
 		return Push{}, fmt.Errorf("push body: %w", err)

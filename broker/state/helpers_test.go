@@ -135,7 +135,10 @@ func pushOf(next *uint32, config uint64, items ...item) command.Command {
 			queues[it.queue] = len(p.Queues)
 			p.Queues = append(p.Queues, command.PushQueue{Name: it.queue, Config: config})
 		}
-		a := command.PushAppend{Queue: queues[it.queue], Partition: it.partition, Flags: it.flags, Count: len(it.messages)}
+		if it.flags&stages.FlagSealed != 0 {
+			p.Key = uint64(it.flags >> 8) // the rest of the flags is the key
+		}
+		a := command.PushAppend{Queue: queues[it.queue], Partition: it.partition, Flags: it.flags & 0xff, Count: len(it.messages)}
 		for _, m := range it.messages {
 			tx, payload, _ := strings.Cut(m, "=")
 			*next++
@@ -214,6 +217,9 @@ func (n *node) dump() string {
 	for _, q := range queues {
 		fmt.Fprintf(&b, "queue %d %s ns=%q task=%q created=%d config=%d options=%v\n",
 			q.ID, q.Name, q.Namespace, q.Task, q.Created, q.Config, q.Options)
+		if q.Key != 0 {
+			fmt.Fprintf(&b, "  sealed with %d\n", uint64(q.Key))
+		}
 		n.read(func(r *state.Reader) {
 			last, ok := r.LastStamp(q.ID)
 			fmt.Fprintf(&b, "  last stamp %d %v\n", last, ok)

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"regexp"
@@ -52,7 +53,7 @@ func OptionSpecs() []OptionSpec {
 			"delete what is older and was passed by every cursor; 0 = never"),
 		any64(command.OptMaxWaitTimeSeconds, "maxWaitTimeSeconds", 0, "delete what is older, always; 0 = never"),
 		dedupWindow,
-		boolean(command.OptEncryptionEnabled, "encryptionEnabled", false, "payloads are encrypted at rest"),
+		boolean(command.OptEncryptionEnabled, "encryptionEnabled", false, "payloads are encrypted at rest, if the node has a key"),
 		{Number: command.OptRetentionSinkHold, Name: "retentionSinkHold", Type: command.TypeString,
 			Default: command.Option{Number: command.OptRetentionSinkHold, Type: command.TypeString},
 			Meaning: "name of the sink that retention waits for"},
@@ -60,7 +61,7 @@ func OptionSpecs() []OptionSpec {
 			"for how long it waits at most"),
 	}
 	for _, number := range []uint64{command.OptRetentionEnabled, command.OptRetentionSeconds, command.OptMaxWaitTimeSeconds,
-		command.OptRetentionSinkHold, command.OptRetentionSinkHoldMaxSeconds} {
+		command.OptEncryptionEnabled, command.OptRetentionSinkHold, command.OptRetentionSinkHoldMaxSeconds} {
 		specs[number-1].Works = true
 	}
 	return specs
@@ -117,20 +118,26 @@ func specOf(number uint64) (OptionSpec, bool) {
 
 // Option returns the value that an option of the queue has: its own or the default. Unknown numbers have none.
 func (q *QueueRow) Option(number uint64) command.Option {
-	i, own := slices.BinarySearchFunc(q.Options, number, func(o command.Option, number uint64) int {
-		switch {
-		case o.Number < number:
-			return -1
-		case o.Number > number:
-			return 1
-		}
-		return 0
-	})
-	if own {
-		return q.Options[i]
+	if o, own := q.own(number); own {
+		return o
 	}
 	spec, _ := specOf(number)
 	return spec.Default
+}
+
+// own returns the value that an option was given.
+func (q *QueueRow) own(number uint64) (command.Option, bool) {
+	i, own := slices.BinarySearchFunc(q.Options, number, func(o command.Option, number uint64) int { return cmp.Compare(o.Number, number) })
+	if !own {
+		return command.Option{}, false
+	}
+	return q.Options[i], true
+}
+
+// Seals says that payloads of the queue are to be encrypted at rest. Every push asks it, so no default is looked up: it is false.
+func (q *QueueRow) Seals() bool {
+	o, own := q.own(command.OptEncryptionEnabled)
+	return own && o.Bool
 }
 
 // Int returns the value of an integer option.

@@ -7,6 +7,7 @@ import (
 
 	"queen/broker/command"
 	"queen/broker/dedup"
+	"queen/broker/seal"
 	"queen/broker/segment"
 	"queen/stages"
 )
@@ -15,7 +16,7 @@ import (
 type PushResult struct {
 	Stamp stages.Micros // of all records that were stored
 	// Stale says that nothing was stored: since the push was prepared, encryption was switched on for one of its queues, so its
-	// payloads have to be sealed. Prepare it again.
+	// payloads have to be sealed, or a queue turned out to be sealed with another key. Prepare it again.
 	Stale   bool
 	Appends []AppendResult // one per append of the push; nil when Stale
 }
@@ -77,13 +78,23 @@ func prepare(a *command.PushAppend) (preparedAppend, error) {
 		text := segment.TxText(m, scratch[:0])
 		prepared.records = append(prepared.records, preparedRecord{
 			id: m.ID, hash: dedup.HashOf(text), sent: len(m.TxID) > 0,
-			weight: stages.RecordWeight(len(text), len(a.Partition), len(m.Payload)),
+			weight: stages.RecordWeight(len(text), len(a.Partition), payloadLen(a, m.Payload)),
 		})
 	}
 	if len(prepared.records) != a.Count {
 		return preparedAppend{}, fmt.Errorf("%d records, not %d", len(prepared.records), a.Count)
 	}
 	return prepared, nil
+}
+
+// payloadLen is the length of a payload as its producer sent it, which is what counts (stages.RecordWeight).
+func payloadLen(a *command.PushAppend, stored []byte) int {
+	if a.Flags&stages.FlagSealed != 0 {
+		if n, ok := seal.PlainLen(stored); ok {
+			return n
+		}
+	}
+	return len(stored)
 }
 
 // apply stores a push and returns a *PushResult. Queues and partitions that it names come into being with it.
@@ -105,6 +116,11 @@ func (p *push) apply(tx *transaction) (any, error) {
 			}
 			queues[a.Queue] = q
 		}
+		if a.Flags&stages.FlagSealed != 0 {
+			if err := tx.sealed(queues[a.Queue], seal.Fingerprint(p.Key)); err != nil {
+				return nil, err
+			}
+		}
 		var err error
 		if result.Appends[i], err = tx.push(queues[a.Queue], a); err != nil {
 			return nil, fmt.Errorf("append %d: %w", i, err)
@@ -113,20 +129,35 @@ func (p *push) apply(tx *transaction) (any, error) {
 	return result, nil
 }
 
-// stale reports whether the push holds open payloads for a queue that has been told to seal them since it was prepared.
-// Other changes of a queue's configuration do not matter to what a push holds.
+// stale reports whether the push holds open payloads for a queue that has been told to seal them since it was prepared, or for one that
+// seals and has a key: a node without that key must not go on in plain text. Payloads that are sealed with another key than the queue's are
+// as wrong. Other changes of a queue's configuration do not matter to what a push holds.
 func (p *push) stale(s *State) bool {
 	for i := range p.appends {
 		named := p.Queues[p.appends[i].Queue]
-		if p.appends[i].Flags&stages.FlagSealed != 0 {
-			continue
-		}
 		q := s.queue(p.Tenant, named.Name)
-		if q != nil && q.row.Config != named.Config && q.row.Bool(command.OptEncryptionEnabled) {
+		switch {
+		case q == nil:
+		case p.appends[i].Flags&stages.FlagSealed != 0:
+			if q.row.Key != 0 && q.row.Key != seal.Fingerprint(p.Key) {
+				return true
+			}
+		case (q.row.Config != named.Config || q.row.Key != 0) && q.row.Seals():
 			return true
 		}
 	}
 	return false
+}
+
+// sealed notes the key of the first payload of a queue that is sealed.
+func (tx *transaction) sealed(q *queue, key seal.Fingerprint) error {
+	if q.row.Key != 0 {
+		return nil
+	}
+	row := *q.row
+	row.Key = key
+	q.row = &row
+	return tx.set(queueKey(tableQueue, row.ID), row.append(nil))
 }
 
 // push stores what is new of one append.

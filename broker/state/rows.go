@@ -9,6 +9,7 @@ import (
 
 	"queen/broker/command"
 	"queen/broker/command/wire"
+	"queen/broker/seal"
 	"queen/broker/segment"
 	"queen/stages"
 )
@@ -30,6 +31,9 @@ const (
 	tableLost            = 'L'
 
 	rowVersion = 1
+
+	// sealedVersion is that of a Q row which names a key.
+	sealedVersion = 2
 
 	// headsVersion is that of H rows. An H row of version 1 is from before anything was ever removed.
 	headsVersion = 2
@@ -69,7 +73,7 @@ func decodeMeta(row []byte) (m meta, err error) {
 	return m, r.End()
 }
 
-// QueueRow is what is configured of a queue. It is never changed: a configure command makes a new one.
+// QueueRow is what is configured of a queue, and what its sealed payloads are sealed with. It is never changed, only replaced.
 type QueueRow struct {
 	ID              stages.QueueID
 	Tenant          [16]byte
@@ -78,10 +82,16 @@ type QueueRow struct {
 	Created         stages.Micros
 	Config          uint64           // version, from 1; every configure command adds 1
 	Options         []command.Option // those that were given a value, by number; see Option for the others
+	// Key is the fingerprint of the key that all sealed payloads of the queue are sealed with: that of the first one; 0 = there was none yet.
+	Key seal.Fingerprint
 }
 
 func (q *QueueRow) append(dst []byte) []byte {
-	dst = append(dst, rowVersion)
+	if q.Key == 0 {
+		dst = append(dst, rowVersion)
+	} else {
+		dst = binary.BigEndian.AppendUint64(append(dst, sealedVersion), uint64(q.Key))
+	}
 	dst = append(dst, q.Tenant[:]...)
 	dst = wire.AppendString(dst, q.Name)
 	dst = wire.AppendString(dst, q.Namespace)
@@ -92,11 +102,16 @@ func (q *QueueRow) append(dst []byte) []byte {
 }
 
 func decodeQueue(id stages.QueueID, row []byte) (*QueueRow, error) {
+	var key seal.Fingerprint
+	if len(row) > 8 && row[0] == sealedVersion {
+		key = seal.Fingerprint(binary.BigEndian.Uint64(row[1:]))
+		row = append([]byte{rowVersion}, row[9:]...)
+	}
 	r, err := versioned(row)
 	if err != nil {
 		return nil, err
 	}
-	q := &QueueRow{ID: id, Tenant: r.ID(), Name: r.String(), Namespace: r.String(), Task: r.String(),
+	q := &QueueRow{ID: id, Key: key, Tenant: r.ID(), Name: r.String(), Namespace: r.String(), Task: r.String(),
 		Created: stages.Micros(r.I64()), Config: r.U64(), Options: command.ReadOptions(r)}
 	return q, r.End()
 }

@@ -15,7 +15,7 @@ import (
 
 // TestTranscripts runs testdata/transcripts. Every command is one entry at the next index:
 //
-//	push at=<µs> [config=<version>] [flags=<n>]   lines "queue partition tx=payload ...", no tx = none sent
+//	push at=<µs> [config=<version>] [flags=<n>] [sealkey=<n>]   lines "queue partition tx=payload ...", no tx = none sent
 //	tick at=<µs> | configure at=<µs> queue=<q> [mode=replace] with lines "name value" | put at=<µs> key= value= ttl=<µs>
 //	moved since=<µs> | partitions queue=<id> after=<id> since=<µs> limit=<n> | get key= | dump
 func TestTranscripts(t *testing.T) {
@@ -30,14 +30,14 @@ func TestTranscripts(t *testing.T) {
 
 // args are the arguments of a transcript command.
 type args struct {
-	at, config, flags, ttl, since, after, limit, queueID int
-	queue, mode, key, value                              string
+	at, config, flags, sealKey, ttl, since, after, limit, queueID int
+	queue, mode, key, value                                       string
 }
 
 func scanArgs(t *testing.T, d *datadriven.TestData) (a args) {
 	a.limit = 1000
 	for name, v := range map[string]any{
-		"at": &a.at, "config": &a.config, "flags": &a.flags, "ttl": &a.ttl, "since": &a.since, "after": &a.after, "limit": &a.limit,
+		"at": &a.at, "config": &a.config, "flags": &a.flags, "sealkey": &a.sealKey, "ttl": &a.ttl, "since": &a.since, "after": &a.after, "limit": &a.limit,
 		"id": &a.queueID, "queue": &a.queue, "mode": &a.mode, "key": &a.key, "value": &a.value,
 	} {
 		d.MaybeScanArgs(t, name, v)
@@ -53,7 +53,7 @@ func (n *node) run(d *datadriven.TestData, next *uint32) string {
 		var items []item
 		for line := range strings.Lines(d.Input) {
 			words := strings.Fields(line)
-			items = append(items, item{words[0], words[1], uint32(a.flags), words[2:]})
+			items = append(items, item{words[0], words[1], uint32(a.flags | a.sealKey<<8), words[2:]})
 		}
 		return showPush(n.apply(at, pushOf(next, uint64(a.config), items...))[0].(*state.PushResult))
 	case "tick":
