@@ -23,6 +23,7 @@ func docTables() []docTable {
 		{"<!-- mutations -->\n", "<!-- end of mutations -->\n", "invariant", table},
 		{"<!-- placement -->\n", "<!-- end of placement -->\n", "rule", placementTable},
 		{"<!-- client -->\n", "<!-- end of client -->\n", "fault", clientTable},
+		{"<!-- seal -->\n", "<!-- end of seal -->\n", "rule", sealTable},
 	}
 }
 
