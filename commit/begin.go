@@ -62,6 +62,8 @@ type Options struct {
 	// Check is asked right before the intent of a new window is written, for what the queue is by then; its error ends the pass, and nothing is
 	// written. nil asks nothing: the queue is what it was when it was adopted.
 	Check func(ctx context.Context, w stages.Window) (stages.QueueInfo, error)
+	// After is called when a window has become real, while its turn and its slot are still held. nil does nothing.
+	After func(ctx context.Context, c Committed)
 	// Slot is room to write one window, taken whole before the intent (no hold-and-wait) and given back by Finish.
 	Slot Slot
 }

@@ -50,6 +50,9 @@ func (f *Finish) Do(ctx context.Context, up *stages.Uploaded) error {
 	f.g.k, f.g.end, f.g.open, f.g.doubt = p.K, p.End, nil, nil
 	f.g.listen.Committed(window)
 	f.o.Crash(AfterCommit)
+	if f.o.After != nil {
+		f.o.After(ctx, window)
+	}
 	f.o.Slot.Give()
 	f.o.Turns.give()
 	return nil

@@ -155,6 +155,10 @@ func (w *world) Safe() stages.Micros {
 	return w.safe.Add(time.Since(w.since))
 }
 
+func (w *world) Positions(context.Context, stages.QueueID, stages.Micros) ([]stages.Position, error) {
+	panic("not used")
+}
+
 func (w *world) Listing(_ context.Context, _ stages.QueueID, _ string, k uint64) (stages.Listing, error) {
 	in, err := stages.ParseIntent(w.kv.Get("s3:default:q:intent").Value)
 	if err != nil || in.K != k || w.behind > 0 {

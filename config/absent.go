@@ -65,17 +65,10 @@ func warnings(env environment, sink bool) []string {
 
 // noEffect names settings that exist and change nothing as things are.
 func noEffect(env environment, sink bool) []string {
-	if !sink {
-		if _, ok := env["QUEEN_S3_QUEUES"]; ok {
-			return []string{"QUEEN_S3_QUEUES is set, but QUEEN_S3_EMBEDDED is not true: the sink does not run"}
-		}
-		return nil
+	if _, ok := env["QUEEN_S3_QUEUES"]; ok && !sink {
+		return []string{"QUEEN_S3_QUEUES is set, but QUEEN_S3_EMBEDDED is not true: the sink does not run"}
 	}
-	var out []string
-	if _, ok := env["QUEEN_S3_CHECKPOINT_EVERY"]; ok {
-		out = append(out, "QUEEN_S3_CHECKPOINT_EVERY is set, but this build needs no checkpoints and writes none: it has no effect")
-	}
-	return out
+	return nil
 }
 
 func isAbsent(name string) bool {

@@ -242,7 +242,7 @@ func nodeSettings() []Setting {
 			Purpose: "the size in MiB above which an object goes up in parts; above three parts (each a twelfth of the memory, 5 to 16 MiB) it always does",
 			into:    func(c *Config) any { return &c.Sink.MultipartThreshold }},
 		{Env: "QUEEN_S3_CHECKPOINT_EVERY", Scope: Node, Kind: Number, Default: "20", Min: 1, Max: 100_000, Unit: 1,
-			Purpose: "how many windows lie between two checkpoints; this build needs none and writes none, so it has no effect",
+			Purpose: "how many windows lie between two checkpoint objects, which say where each partition is read on from; the sink reads none of them",
 			into:    func(c *Config) any { return &c.Sink.CheckpointEvery }},
 		{Env: "QUEEN_S3_INSTANCE", Scope: Node, Shown: "node-<QUEEN_RAFT_NODE_ID>@<HOSTNAME>",
 			Purpose: "this node's name in lease rows; /node-<id> is added unless it ends so already",

@@ -74,7 +74,11 @@ func split(rest string) parsed {
 		return parsed{kind: manifestKey, tenant: m[1], queue: m[2], k: k}
 	}
 	if m := pointPattern.FindStringSubmatch(rest); m != nil {
-		return parsed{kind: checkpointKey, tenant: m[1], queue: m[2]}
+		k, err := strconv.ParseUint(m[3], 10, 64)
+		if err != nil {
+			return parsed{}
+		}
+		return parsed{kind: checkpointKey, tenant: m[1], queue: m[2], k: k}
 	}
 	return parsed{}
 }

@@ -37,6 +37,7 @@ func (f Fault) String() string { return f.Where + ": " + f.What }
 // Summary counts what an audit or a listing saw.
 type Summary struct {
 	Queues, Windows, Objects int
+	Checkpoints              int
 	Records, Bytes, Lost     int64 // Bytes: stored, after compression
 	Compared                 int64 // records that were compared with the log
 	Faults                   int
@@ -45,6 +46,9 @@ type Summary struct {
 func (s Summary) String() string {
 	text := fmt.Sprintf("%s, %s, %s, %s, %s, %s lost", count(s.Queues, "queue"), count(s.Windows, "window"),
 		count(s.Objects, "data object"), count64(s.Records, "record"), count64(s.Bytes, "byte"), fmt.Sprint(s.Lost))
+	if s.Checkpoints > 0 {
+		text += ", " + count(s.Checkpoints, "checkpoint")
+	}
 	if s.Compared > 0 {
 		text += fmt.Sprintf(", %d compared with the log", s.Compared)
 	}

@@ -127,8 +127,14 @@ func (m mem) describe(k int) {
 	}
 }
 
+// The checkpoint of window 1.
+const (
+	point       = "queen/_queen/tenant=" + tenant + "/queue=orders/checkpoint/0000000001.json.zst"
+	checkpoint1 = `{"k":1,"tEnd":1791009458377855,"positions":[["cust-1",2,"5f0c1122-3344-8a55-9b66-778899aabbcc"],["cust-2",1]]}`
+)
+
 func whole(t testing.TB) mem {
-	m := mem{"queen/_queen/tenant=" + tenant + "/queue=orders/checkpoint/0000000001.json.zst": nil, "other/object": nil}
+	m := mem{point: packZstd(t, checkpoint1), "other/object": nil}
 	m.put(t, 1, lines1)
 	m.put(t, 2, lines2)
 	m.put(t, 3, lines3)
@@ -173,7 +179,7 @@ func TestWholeLake(t *testing.T) {
 		if len(faults) > 0 {
 			t.Errorf("%s: %s", name, strings.Join(faults, "\n"))
 		}
-		if want := fmt.Sprintf("1 queue, 3 windows, 3 data objects, 7 records, %d bytes, 3 lost", size); s.String() != want {
+		if want := fmt.Sprintf("1 queue, 3 windows, 3 data objects, 7 records, %d bytes, 3 lost, 1 checkpoint", size); s.String() != want {
 			t.Errorf("%s: %s", name, s)
 		}
 	}
@@ -206,7 +212,8 @@ func TestList(t *testing.T) {
 	}
 	want := fmt.Sprintf("tenant=%s/queue=orders\n           1  2026-10-03T06:00:00.000000Z  2026-10-03T06:37:38.377855Z          3 records  %12d bytes  %s\n",
 		tenant, len(m[key1]), key1)
-	if !strings.HasPrefix(out.String(), want) || strings.Count(out.String(), "\n") != 4 {
+	want += fmt.Sprintf("           1  checkpoint  %d bytes  %s\n", len(m[point]), point)
+	if !strings.HasPrefix(out.String(), want) || strings.Count(out.String(), "\n") != 5 || s.Checkpoints != 1 {
 		t.Errorf("got\n%swant\n%s", out.String(), want)
 	}
 	if s, err := List(t.Context(), m, Options{Prefix: "queen", Queue: "other"}, io.Discard); err != nil || s.Queues != 0 {

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// List prints one line an object: number and bounds of its window, records, bytes and its key. A window without an object has a line, too. The summary
+// List prints one line an object: number and bounds of its window, records, bytes and its key. A window without an object has a line, too, and so has a checkpoint. The summary
 // counts them. Only manifests are read.
 func List(ctx context.Context, store Store, o Options, to io.Writer) (Summary, error) {
 	a := &audit{store: store, options: o, report: func(Fault) {}}
@@ -22,6 +22,10 @@ func List(ctx context.Context, store Store, o Options, to io.Writer) (Summary, e
 		for _, k := range slices.Sorted(maps.Keys(q.manifests)) {
 			if err := a.show(ctx, q.manifests[k], k, to); err != nil {
 				return a.summary, err
+			}
+			if point, ok := q.points[k]; ok {
+				a.summary.Checkpoints++
+				fmt.Fprintf(to, "  %10d  checkpoint  %d bytes  %s\n", k, point.Size, point.Key)
 			}
 		}
 	}

@@ -39,7 +39,7 @@ const maxManifest = 512 << 20
 // In order, for each queue (contract S2, S8, B12): every key is one that the sink writes; windows count from 1 without a gap
 // and tile; each manifest parses strictly, fits its key and its sums; its objects are those of its layout, are there, have the sizes and the hashes that it
 // names; every line has the one envelope; lines are in order, inside the window and the path; offsets continue where the window
-// before ended, except over `lost`; nothing lies there that no manifest names. With a log, every record equals the log's, and
+// before ended, except over `lost`; nothing lies there that no manifest names; checkpoints read, and are of their windows. With a log, every record equals the log's, and
 // what the log holds below the last end is in the lake.
 func Verify(ctx context.Context, store Store, o Options, report func(Fault)) (Summary, error) {
 	a := &audit{store: store, options: o, report: report}
@@ -67,6 +67,7 @@ type queueKeys struct {
 	tenant, queue string // percent-encoded
 	manifests     map[uint64]string
 	data          map[string]Object
+	points        map[uint64]Object // checkpoints
 }
 
 func (q *queueKeys) String() string { return "tenant=" + q.tenant + "/queue=" + q.queue }
@@ -93,7 +94,7 @@ func (a *audit) list(ctx context.Context) ([]*queueKeys, error) {
 		}
 		q := found[p.tenant+"/"+p.queue]
 		if q == nil {
-			q = &queueKeys{tenant: p.tenant, queue: p.queue, manifests: map[uint64]string{}, data: map[string]Object{}}
+			q = &queueKeys{tenant: p.tenant, queue: p.queue, manifests: map[uint64]string{}, data: map[string]Object{}, points: map[uint64]Object{}}
 			found[p.tenant+"/"+p.queue] = q
 		}
 		switch p.kind {
@@ -104,6 +105,11 @@ func (a *audit) list(ctx context.Context) ([]*queueKeys, error) {
 				a.fault(object.Key, "is not how window %d is written", p.k)
 			}
 			q.manifests[p.k] = object.Key
+		case checkpointKey:
+			if want := fmt.Sprintf("/%010d.json.zst", p.k); !strings.HasSuffix(object.Key, want) {
+				a.fault(object.Key, "is not how the checkpoint of window %d is written", p.k)
+			}
+			q.points[p.k] = object
 		}
 	}
 	names := slices.Sorted(maps.Keys(found))
@@ -151,6 +157,11 @@ func (a *audit) queue(ctx context.Context, q *queueKeys) error {
 			a.fault(key, "is named by no manifest (while the sink runs, an upload may be under way: look again when it is idle)")
 		}
 	}
+	for _, k := range slices.Sorted(maps.Keys(q.points)) {
+		if _, ok := q.manifests[k]; !ok {
+			a.fault(q.points[k].Key, "is a checkpoint of a window that has no manifest")
+		}
+	}
 	return a.rest(ctx, q, h)
 }
 
@@ -185,7 +196,13 @@ func (a *audit) window(ctx context.Context, q *queueKeys, k uint64, h *history, 
 	for _, l := range m.Lost {
 		a.summary.Lost += l.To - l.From + 1
 	}
-	return a.objects(ctx, q, key, &m, h)
+	if err := a.objects(ctx, q, key, &m, h); err != nil {
+		return err
+	}
+	if point, ok := q.points[k]; ok {
+		return a.checkpoint(ctx, point.Key, k, m.End)
+	}
+	return nil
 }
 
 // objects checks every object of a window, and what they hold together.

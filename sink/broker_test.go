@@ -197,6 +197,24 @@ func (m *memory) Headers(_ context.Context, id stages.QueueID, from, before stag
 	}
 }
 
+// Positions counts what is stamped below a moment, and what retention took of that.
+func (m *memory) Positions(_ context.Context, id stages.QueueID, at stages.Micros) (out []stages.Position, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	q := m.byID(id)
+	next := map[stages.PartitionID]int64{}
+	for _, a := range q.appends {
+		if a.h.TS < at {
+			next[a.h.Partition] = a.h.Base + int64(a.h.Count)
+		}
+	}
+	for part, n := range next {
+		out = append(out, stages.Position{Name: q.names[part], Offset: n, ID: [16]byte{15: byte(part)}})
+	}
+	slices.SortFunc(out, func(a, b stages.Position) int { return cmp.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
 func (m *memory) Listing(_ context.Context, id stages.QueueID, sink string, k uint64) (stages.Listing, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

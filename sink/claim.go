@@ -82,7 +82,7 @@ func (q *queue) adopt(ctx context.Context, info stages.QueueInfo, last *adopted)
 	if a.cutter, err = window.New(q.s.rules(info.Partitions), a.at.At, a.at.K+1, a.at.Redo); err != nil {
 		return nil, &commit.Error{Kind: commit.Fatal, Err: err}
 	}
-	q.s.raise(q, restored{at})
+	q.s.raise(q, restored{at, at.K - at.K%uint64(max(1, q.s.cfg.CheckpointEvery))})
 	a.feed = q.s.discovery.Watch(info.ID, a, q.wake)
 	q.mu.Lock()
 	q.adopted, q.partitions = a, info.Partitions

@@ -33,8 +33,11 @@ type (
 	queueMissing  struct{}
 	heldElsewhere struct{ holder string }
 	claimed       struct{}
-	restored      struct{ at commit.Position }
-	waiting       struct {
+	restored      struct {
+		at  commit.Position
+		due uint64 // the last window that was to have a checkpoint; 0 = none
+	}
+	waiting struct {
 		step string
 		err  error
 	}
@@ -48,15 +51,23 @@ type (
 		err   error
 		stack []byte
 	}
-	preconditionLost struct{} // a batch that was sent was rolled back
-	rowIgnored       struct{ key string }
-	bodiesRead       struct{ err error }
-	firstSeen        struct{ ts stages.Micros } // a queue that starts at its beginning starts here
-	windowCut        struct{ w stages.Window }
-	windowCommitted  struct{ c commit.Committed }
-	bucketChanged    struct{ in stages.Intent }
-	foundFinished    struct{ k uint64 }
-	draining         struct {
+	preconditionLost  struct{} // a batch that was sent was rolled back
+	rowIgnored        struct{ key string }
+	bodiesRead        struct{ err error }
+	firstSeen         struct{ ts stages.Micros } // a queue that starts at its beginning starts here
+	windowCut         struct{ w stages.Window }
+	windowCommitted   struct{ c commit.Committed }
+	checkpointWritten struct {
+		k         uint64
+		positions int
+	}
+	checkpointFailed struct {
+		k   uint64
+		err error
+	}
+	bucketChanged struct{ in stages.Intent }
+	foundFinished struct{ k uint64 }
+	draining      struct {
 		buffered int64
 		aged     bool // behind for 10 s or more
 		closing  bool // the open window is finished

@@ -93,9 +93,14 @@ func (g *logs) hear(q *queue, event any) {
 			at(g.l.Info(), q).Str("owner", e.holder).Msg("another node owns this queue; it is left alone")
 		}
 	case restored:
-		// There are no checkpoints and no position of each partition to restore: the fields are kept for who reads them.
-		at(g.l.Info(), q).Uint64("committed_k", e.at.K).Bool("redo", e.at.Redo != nil).Str("checkpoint_k", "none").Int("positions", 0).
-			Msg("queue restored")
+		// Nothing is restored from a checkpoint. The fields say which one this process wrote last.
+		line := at(g.l.Info(), q).Uint64("committed_k", e.at.K).Bool("redo", e.at.Redo != nil)
+		if p, _ := q.status.checkpoint(); p.written {
+			line = line.Uint64("checkpoint_k", p.k).Int("positions", p.positions)
+		} else {
+			line = line.Str("checkpoint_k", "none").Int("positions", 0)
+		}
+		line.Msg("queue restored")
 	case waiting:
 		if g.due(e.step+" "+name(q), everyFault) {
 			at(g.l.Warn(), q).Str("step", e.step).Err(e.err).Msg("not done; it is tried again")
@@ -157,6 +162,8 @@ func (g *logs) hearWindow(q *queue, event any) {
 		}
 	case windowCommitted:
 		g.committed(q, e.c)
+	case checkpointFailed:
+		at(g.l.Warn(), q).Uint64("k", e.k).Err(e.err).Msg("checkpoint not written; nothing depends on it, and the next is written in its turn")
 	case bucketChanged:
 		data, _ := upload.DataPattern(e.in, g.s.cfg.Tenant, q.name)
 		at(g.l.Warn(), q).Uint64("k", e.in.K).Str("left_in", e.in.Endpoint+"/"+e.in.Bucket).Str("key", data).

@@ -90,7 +90,7 @@ func newQueueMetrics(s *Sink) *queueMetrics {
 	}
 }
 
-// Describe implements prometheus.Collector. One family has no samples: this sink needs no checkpoint.
+// Describe implements prometheus.Collector.
 func (g *queueMetrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{g.windows, g.records, g.bytes, g.lost, g.fetches, g.lag, g.partitions, g.checkpoint} {
 		ch <- d
@@ -110,6 +110,9 @@ func (g *queueMetrics) Collect(ch chan<- prometheus.Metric) {
 			continue
 		}
 		ch <- prometheus.MustNewConstMetric(g.partitions, prometheus.GaugeValue, float64(partitions), q.name)
+		if point, age := q.status.checkpoint(); age > 0 || point.k > 0 {
+			ch <- prometheus.MustNewConstMetric(g.checkpoint, prometheus.GaugeValue, float64(age), q.name)
+		}
 		if known {
 			ch <- prometheus.MustNewConstMetric(g.lag, prometheus.GaugeValue, lag.Seconds(), q.name)
 		}

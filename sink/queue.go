@@ -221,7 +221,7 @@ func (q *queue) committed(c commit.Committed) {
 
 func (q *queue) commitOptions(ledger *commit.Ledger, slot *slot) commit.Options {
 	return commit.Options{Ledger: ledger, Turns: commit.NewTurns(), Pins: q.s.pins, Latency: requestDeadline, Finisher: finisher{q},
-		Sort: window.Sort, Known: q.s.known, Crash: q.s.crash, Slot: slot, Check: q.checkBegin}
+		Sort: window.Sort, Known: q.s.known, Crash: q.s.crash, Slot: slot, Check: q.checkBegin, After: q.checkpointing(slot)}
 }
 
 // finisher looks for finished uploads of this queue.

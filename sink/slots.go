@@ -99,8 +99,9 @@ func (n need) window(appends, partitions int64, layout string) int64 {
 type slot struct {
 	q *queue
 
-	mu   sync.Mutex
-	held int64 // bytes
+	mu     sync.Mutex
+	held   int64 // bytes
+	wanted int64 // bytes that the last window asked for
 }
 
 var _ commit.Slot = (*slot)(nil)
@@ -125,7 +126,22 @@ func (s *slot) Take(ctx context.Context, w stages.Window) error {
 		layout = in.Layout
 	}
 	s.q.mu.Unlock()
-	charged, err := sink.shared.budget.Take(ctx, sink, sink.need.window(appends, int64(partitions), layout))
+	wanted := sink.need.window(appends, int64(partitions), layout)
+	if sink.checkpointDue(w.K) {
+		wanted += int64(partitions) * stages.PositionBytes
+	}
+	s.mu.Lock()
+	s.wanted = wanted
+	s.mu.Unlock()
+	return s.retake(ctx)
+}
+
+// retake waits for the memory that the last window wanted, of which nothing may be held.
+func (s *slot) retake(ctx context.Context) error {
+	s.mu.Lock()
+	wanted := s.wanted
+	s.mu.Unlock()
+	charged, err := s.q.s.shared.budget.Take(ctx, s.q.s, wanted)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,30 @@ type status struct {
 	end     stages.Micros // tEnd of the last window; Beginning when there is none
 	through stages.Micros // complete up to here: it never goes back. Beginning when nothing is known
 	done    *figures      // by this process; nil while it is nothing
-	fault   *fault        // the last one
+	point   point
+	fault   *fault // the last one
+}
+
+// point is the last checkpoint of a queue.
+type point struct {
+	k         uint64 // its window; 0 = there is none. Who adopts a queue takes the last one that was due for written
+	written   bool   // by this process
+	positions int    // in it
+	missed    uint64 // window of the last one that this process could not write
+}
+
+// hear takes an event of the queue.
+func (p *point) hear(event any) {
+	switch e := event.(type) {
+	case checkpointWritten:
+		*p = point{k: e.k, written: true, positions: e.positions, missed: p.missed}
+	case checkpointFailed:
+		p.missed = e.k
+	case restored:
+		if e.due != p.missed && e.due > p.k {
+			*p = point{k: e.due, missed: p.missed}
+		}
+	}
 }
 
 // figures are what a process has done for a queue.
@@ -88,6 +111,7 @@ type fault struct {
 func (t *status) hear(event any, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.point.hear(event)
 	switch e := event.(type) {
 	case entered:
 		t.state = e.state
@@ -167,6 +191,13 @@ func (t *status) figures() (done figures, watched bool) {
 		done.bytes = slices.Clone(done.bytes)
 	}
 	return done, t.watched
+}
+
+// checkpoint returns the last checkpoint, and how many windows came behind it.
+func (t *status) checkpoint() (p point, age uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.point, t.k - min(t.k, t.point.k)
 }
 
 // now is the state.

@@ -240,6 +240,16 @@ type Uploaded struct {
 	Lost     []Range
 }
 
+// Position is where a partition is read on from.
+type Position struct {
+	Name   string
+	Offset int64
+	ID     [16]byte // of the incarnation, as users see it: a UUID
+}
+
+// PositionBytes is what a Position costs in memory, bytes. Those of its name are not among them: they are the broker's.
+const PositionBytes = 16 + 8 + 16
+
 // QueueInfo is what the sink must know of a queue.
 type QueueInfo struct {
 	ID         QueueID
@@ -260,6 +270,10 @@ type Log interface {
 	// Listing lists window k of a queue from one view in which the intent of (sink, queue, k) is the open one; it fails with
 	// ErrNoIntent when this node has not applied that intent, or has applied its pointer.
 	Listing(ctx context.Context, queue QueueID, sink string, k uint64) (Listing, error)
+	// Positions returns the partitions of a queue that had a record stamped below at, sorted by name (as bytes), each with the offset of its first
+	// record stamped at or above it: of the one that is there, or comes next. Whoever asks, and whenever, gets the same, as long as retention has
+	// taken nothing that is stamped at or above it, and the safe time has reached it.
+	Positions(ctx context.Context, queue QueueID, at Micros) ([]Position, error)
 	// Bodies calls into once for each append, in the order given; list is the listing that they are of. It never skips one: a listing
 	// of another generation is an error (ErrStaleRef), and so is a frame that is damaged, or is not the one that was listed, or holds
 	// other records than its header says (ErrDamaged). A Body is good until into returns.

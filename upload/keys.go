@@ -99,6 +99,11 @@ func ManifestKey(prefix, tenant, queue string, k uint64) string {
 	return fmt.Sprintf("%s/_queen/tenant=%s/queue=%s/windows/%010d.json", prefix, stages.Esc(tenant), stages.Esc(queue), k)
 }
 
+// CheckpointKey is the key of the checkpoint of window k.
+func CheckpointKey(prefix, tenant, queue string, k uint64) string {
+	return fmt.Sprintf("%s/_queen/tenant=%s/queue=%s/checkpoint/%010d.json.zst", prefix, stages.Esc(tenant), stages.Esc(queue), k)
+}
+
 // KeyError says why no store would take the keys of a queue.
 type KeyError struct {
 	Queue string
@@ -120,7 +125,7 @@ func CheckNames(prefix, tenant, queue, layout string) error {
 	if err != nil {
 		return err
 	}
-	for _, key := range []string{data, ManifestKey(prefix, tenant, queue, in.K)} {
+	for _, key := range []string{data, ManifestKey(prefix, tenant, queue, in.K), CheckpointKey(prefix, tenant, queue, in.K)} {
 		for segment := range strings.SplitSeq(key, "/") {
 			if len(segment) <= maxSegment {
 				continue

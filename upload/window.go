@@ -194,7 +194,7 @@ func (w *current) finish(ctx context.Context) error {
 	}
 	w.puts.stop()
 	w.s.o.Hook(PointAfterUpload)
-	w.done = &stages.Uploaded{Job: w.job, Manifest: w.sheet.out.key, Records: w.m.Records, Bytes: w.m.Bytes, Lost: w.job.Listing.Lost}
+	w.done = &stages.Uploaded{Job: w.job, Manifest: w.sheet.side.out.key, Records: w.m.Records, Bytes: w.m.Bytes, Lost: w.job.Listing.Lost}
 	return nil
 }
 

@@ -93,6 +93,9 @@ func (bodies) Headers(context.Context, stages.QueueID, stages.Micros, stages.Mic
 func (bodies) Listing(context.Context, stages.QueueID, string, uint64) (stages.Listing, error) {
 	panic("not used")
 }
+func (bodies) Positions(context.Context, stages.QueueID, stages.Micros) ([]stages.Position, error) {
+	panic("not used")
+}
 func (b bodies) Bodies(ctx context.Context, list *stages.Listing, appends []stages.Append, into func(int, stages.Body) error) error {
 	return b.d.segments.Bodies(ctx, list, appends, seal.Opening(b.d.key, func(i int, body stages.Body) error {
 		if i > 0 && b.d.damage != nil {

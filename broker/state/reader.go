@@ -15,6 +15,9 @@ type Reader struct{ s *State }
 // Safe returns the log clock of the view.
 func (r *Reader) Safe() stages.Micros { return r.s.meta.now }
 
+// Seed returns the cluster seed.
+func (r *Reader) Seed() [16]byte { return r.s.meta.seed }
+
 // Led returns the led clock of the view.
 func (r *Reader) Led() stages.Micros { return r.s.meta.led }
 

@@ -62,6 +62,9 @@ func (f Format) Encoder() string { return version + " " + f.codec.Encoder() }
 // Memory is what encoding one object takes at most, in bytes: the compressor.
 func (f Format) Memory() int64 { return f.codec.Memory() }
 
+// Codec is the compressor.
+func (f Format) Codec() codec.Codec { return f.codec }
+
 // Encode writes the object of these rows to w. It fails before the first byte when the rows are out of order. w is written
 // to by one goroutine at a time and by none after Encode has returned; what was written is no object unless it returned nil.
 func (f Format) Encode(ctx context.Context, w io.Writer, r rows.Rows) (stages.Stats, error) {

@@ -23,7 +23,7 @@ func TestSealed(t *testing.T) {
 		t.Run(format, func(t *testing.T) {
 			g := harness.StartGateway(t, t.TempDir(), "lake")
 			env := harness.SinkEnv(g.URL, "lake").With("QUEEN_S3_MAX_WINDOW_MS", "1000", "QUEEN_S3_SAFE_GUARD_MS", "100", "QUEEN_S3_DISCOVERY_INTERVAL_MS", "50",
-				"QUEEN_S3_FORMAT", format, "QUEEN_S3_COMPRESSION", "none", "QUEEN_ENCRYPTION_KEY", encryptionKey)
+				"QUEEN_S3_FORMAT", format, "QUEEN_S3_COMPRESSION", "none", "QUEEN_ENCRYPTION_KEY", encryptionKey, "QUEEN_S3_CHECKPOINT_EVERY", "1")
 			dir := t.TempDir()
 			b := harness.StartBroker(t, dir, env)
 			if status, out, err := b.Do("POST", "/api/v1/configure", []byte(`{"queue":"orders","options":{"encryptionEnabled":true}}`)); err != nil || status != 200 {
