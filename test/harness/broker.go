@@ -103,6 +103,9 @@ func (b *Broker) WaitHealthy(t testing.TB) {
 	})
 }
 
+// client has a limit above that of any answer: a process that was stopped gives none.
+var client = &http.Client{Timeout: time.Minute}
+
 // Do sends one request and returns status and body.
 func (b *Broker) Do(method, path string, body []byte) (int, []byte, error) {
 	req, err := http.NewRequest(method, b.URL+path, bytes.NewReader(body))
@@ -110,7 +113,7 @@ func (b *Broker) Do(method, path string, body []byte) (int, []byte, error) {
 		return 0, nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return 0, nil, err
 	}

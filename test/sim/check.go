@@ -186,4 +186,3 @@ func firstDifference(a, b string) string {
 	}
 	return "nothing"
 }
-
