@@ -10,7 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/common/expfmt"
+
+	"queen/internal/exposition"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -50,15 +51,9 @@ func metricsText(t *testing.T, s *Sink) string {
 // gathered is a scrape.
 func gathered(t *testing.T, g prometheus.Gatherer) string {
 	t.Helper()
-	families, err := g.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var b strings.Builder
-	for _, f := range families {
-		if _, err := expfmt.MetricFamilyToText(&b, f); err != nil {
-			t.Fatal(err)
-		}
+	if err := exposition.Write(&b, []prometheus.Gatherer{g}); err != nil {
+		t.Fatal(err)
 	}
 	return b.String()
 }

@@ -8,8 +8,8 @@ import (
 	"queen/stages"
 )
 
-// metrics are the 15 families of contract S12. What has a queue label is made at a scrape from the rows of the queues, so none outlives its
-// queue, and nothing is kept for one beside its row; the others are counted as events come.
+// metrics are the families of contract S12 (families.go). What has a queue label is made at a scrape from the rows of the queues, so none
+// outlives its queue, and nothing is kept for one beside its row; the others are counted as events come.
 type metrics struct {
 	registry *prometheus.Registry
 
@@ -22,30 +22,14 @@ func newMetrics(s *Sink) *metrics {
 	m := &metrics{registry: prometheus.NewRegistry()}
 	var tenant prometheus.Registerer = m.registry
 	if s.cfg.Tenant != stages.DefaultTenant {
-		tenant = prometheus.WrapRegistererWith(prometheus.Labels{"tenant": s.cfg.Tenant}, m.registry)
+		tenant = prometheus.WrapRegistererWith(prometheus.Labels{tenantLabel: s.cfg.Tenant}, m.registry)
 	}
-	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-		tenant.MustRegister(c)
-		return c
-	}
-	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
-		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
-		tenant.MustRegister(h)
-		return h
-	}
-	const mib = 1 << 20
-	m.windowRecords = histogram("queen_s3_window_records", "records of a window", []float64{1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7})
-	m.windowBytes = histogram("queen_s3_window_bytes", "object bytes of a window",
-		[]float64{mib, 4 * mib, 16 * mib, 64 * mib, 128 * mib, 256 * mib, 512 * mib, 1024 * mib})
-	m.requests = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "queen_s3_s3_requests_total", Help: "S3 requests"}, []string{"op", "code"})
-	tenant.MustRegister(m.requests)
-	m.precondition = counter("queen_s3_commit_precondition_lost_total", "KV batches rolled back")
-	m.givenBack = counter("queen_s3_queues_given_back_total", "queues handed to others")
-	tenant.MustRegister(newQueueMetrics(s))
-	m.registry.MustRegister(&nodeGauges{s: s,
-		safe:   prometheus.NewDesc("queen_s3_safe_lag_seconds", "wall clock minus safeTime", nil, nil),
-		buffer: prometheus.NewDesc("queen_s3_buffer_bytes", "buffered weight over all queues", nil, nil)})
+	m.windowRecords, m.windowBytes = histogram("queen_s3_window_records"), histogram("queen_s3_window_bytes")
+	f := named("queen_s3_s3_requests_total")
+	m.requests = prometheus.NewCounterVec(prometheus.CounterOpts{Name: f.name, Help: f.help}, f.labels)
+	m.precondition, m.givenBack = counter("queen_s3_commit_precondition_lost_total"), counter("queen_s3_queues_given_back_total")
+	tenant.MustRegister(m.windowRecords, m.windowBytes, m.requests, m.precondition, m.givenBack, newQueueMetrics(s))
+	m.registry.MustRegister(&nodeGauges{s: s, safe: desc("queen_s3_safe_lag_seconds"), buffer: desc("queen_s3_buffer_bytes")})
 	return m
 }
 
@@ -74,19 +58,16 @@ type queueMetrics struct {
 var _ prometheus.Collector = (*queueMetrics)(nil)
 
 func newQueueMetrics(s *Sink) *queueMetrics {
-	desc := func(name, help string, more ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, append([]string{"queue"}, more...), nil)
-	}
 	return &queueMetrics{
 		s:          s,
-		windows:    desc("queen_s3_windows_committed_total", "windows committed"),
-		records:    desc("queen_s3_records_written_total", "records written in objects"),
-		bytes:      desc("queen_s3_bytes_written_total", "object bytes after compression", "format"),
-		lost:       desc("queen_s3_records_lost_total", "records gone before being read"),
-		fetches:    desc("queen_s3_fetch_calls_total", "fetch calls", "result"),
-		lag:        desc("queen_s3_lag_seconds", "safeTime minus the stamp the lake is complete through, the SLO"),
-		partitions: desc("queen_s3_discovery_partitions", "partitions of the last full sweep"),
-		checkpoint: desc("queen_s3_checkpoint_age_windows", "windows since the last checkpoint"),
+		windows:    desc("queen_s3_windows_committed_total"),
+		records:    desc("queen_s3_records_written_total"),
+		bytes:      desc("queen_s3_bytes_written_total"),
+		lost:       desc("queen_s3_records_lost_total"),
+		fetches:    desc("queen_s3_fetch_calls_total"),
+		lag:        desc("queen_s3_lag_seconds"),
+		partitions: desc("queen_s3_discovery_partitions"),
+		checkpoint: desc("queen_s3_checkpoint_age_windows"),
 	}
 }
 

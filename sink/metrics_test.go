@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"queen/commit"
+	"queen/config"
 	"queen/stages"
 )
 
@@ -60,4 +61,45 @@ func samples(t *testing.T, row *status) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// A scrape has all 15 families from the first moment on, with or without samples, and in a tenant's sink each series begins with its tenant, but
+// for those of the node.
+func TestMetricsOfATenant(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.mem.push("orders", "p", 7)
+		l := w.start(func(c *config.Sink) { c.Tenant = "t-1" })
+		var names []string
+		for line := range strings.Lines(metricsText(t, l.s)) {
+			if name, ok := strings.CutPrefix(line, "# TYPE "); ok {
+				names = append(names, strings.TrimSpace(name))
+			}
+		}
+		want := []string{"queen_s3_lag_seconds gauge", "queen_s3_safe_lag_seconds gauge", "queen_s3_windows_committed_total counter",
+			"queen_s3_records_written_total counter", "queen_s3_bytes_written_total counter", "queen_s3_records_lost_total counter",
+			"queen_s3_window_records histogram", "queen_s3_window_bytes histogram", "queen_s3_buffer_bytes gauge", "queen_s3_fetch_calls_total counter",
+			"queen_s3_discovery_partitions gauge", "queen_s3_s3_requests_total counter", "queen_s3_commit_precondition_lost_total counter",
+			"queen_s3_checkpoint_age_windows gauge", "queen_s3_queues_given_back_total counter"}
+		if d := cmp.Diff(want, names); d != "" {
+			t.Errorf("-want +got:\n%s", d)
+		}
+		w.until(time.Minute, "window 1", func() bool { return l.k("orders") == 1 })
+		text := metricsText(t, l.s)
+		for _, line := range []string{`queen_s3_bytes_written_total{tenant="t-1",queue="orders",format="jsonl"} `, `queen_s3_queues_given_back_total{tenant="t-1"} 0`,
+			`queen_s3_s3_requests_total{tenant="t-1",op="put",code="200"} 2`, `queen_s3_window_bytes_bucket{tenant="t-1",le="1048576"} 1`} {
+			if !strings.Contains(text, "\n"+line) {
+				t.Errorf("no %s in\n%s", line, text)
+			}
+		}
+		for line := range strings.Lines(text) {
+			node := strings.HasPrefix(line, "queen_s3_safe_lag_seconds ") || strings.HasPrefix(line, "queen_s3_buffer_bytes ")
+			if !node && !strings.HasPrefix(line, "#") && !strings.Contains(line, `{tenant="t-1"`) {
+				t.Errorf("whose is %s", line)
+			}
+		}
+		if w.logged(`"tenant":"t-1","queue":"orders"`) == 0 {
+			t.Errorf("a line of a queue does not name its tenant: %s", w.logs.String())
+		}
+		l.stop()
+	})
 }

@@ -73,7 +73,7 @@ type server struct {
 	routes  []compiled
 	ids     *minter
 	buffers buffers
-	metrics http.Handler
+	metrics []prometheus.Gatherer
 
 	started  time.Time
 	requests atomic.Int64 // that came in
@@ -95,7 +95,7 @@ func New(o Options) (http.Handler, error) {
 	}
 	s := &server{o: o, tenant: tenant, routes: compile(routesFor(o)), ids: &minter{now: o.Now, rand: o.Rand},
 		started: o.Now()}
-	metrics, err := s.metricsHandler()
+	metrics, err := s.gatherers()
 	if err != nil {
 		return nil, err
 	}

@@ -1,15 +1,16 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"queen/broker/raftnode"
+	"queen/internal/exposition"
 	"queen/internal/jsontext"
 )
 
@@ -81,8 +82,8 @@ func (s *server) status(w http.ResponseWriter, _ *http.Request, _ []string) erro
 	return nil
 }
 
-// metricsHandler joins the broker's few gauges with the registries it was given.
-func (s *server) metricsHandler() (http.Handler, error) {
+// gatherers are the broker's few gauges and the registries it was given.
+func (s *server) gatherers() ([]prometheus.Gatherer, error) {
 	own := prometheus.NewRegistry()
 	for _, g := range []struct {
 		kind  string
@@ -117,14 +118,16 @@ func (s *server) metricsHandler() (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
-	all := append(prometheus.Gatherers{own}, s.o.Gatherers...)
-	return promhttp.HandlerFor(all, promhttp.HandlerOpts{DisableCompression: true}), nil
+	return append([]prometheus.Gatherer{own}, s.o.Gatherers...), nil
 }
 
 // prometheus is GET /metrics/prometheus, always in the text format 0.0.4 whatever the scraper would prefer.
-func (s *server) prometheus(w http.ResponseWriter, r *http.Request, _ []string) error {
-	plain := r.Clone(r.Context())
-	plain.Header.Del("Accept")
-	s.metrics.ServeHTTP(w, plain)
+func (s *server) prometheus(w http.ResponseWriter, _ *http.Request, _ []string) error {
+	var text bytes.Buffer
+	if err := exposition.Write(&text, s.metrics); err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	w.Header().Set("Content-Type", exposition.ContentType)
+	w.Write(text.Bytes())
 	return nil
 }
