@@ -70,9 +70,9 @@ type UnknownError struct {
 
 func (e *UnknownError) Error() string {
 	if e.Layout != "" {
-		return fmt.Sprintf("layout %q is not known to this version of queen", e.Layout)
+		return fmt.Sprintf("layout %q is not known to this version of queen: the one that began the window, or a newer one, has to finish it", e.Layout)
 	}
-	return fmt.Sprintf("format %q with compression %q is not known to this version of queen", e.Format, e.Compression)
+	return fmt.Sprintf("format %q with compression %q is not known to this version of queen: the one that began the window, or a newer one, has to finish it", e.Format, e.Compression)
 }
 
 // Registry is a list of formats whose encoders serve one object after the other: who encodes many keeps one. They go away when they are not used

@@ -26,6 +26,7 @@ type memory struct {
 	behind bool  // this node has not applied the intents yet
 	broken error // bodies cannot be read
 	panics bool  // reading bodies panics
+	deaf   error // what moved cannot be asked
 	pad    int   // length of a field of payloads
 }
 
@@ -166,6 +167,9 @@ func (m *memory) List() (all []stages.QueueInfo) {
 func (m *memory) Moved(_ context.Context, since stages.Micros) (moved []stages.QueueID, safe stages.Micros, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.deaf != nil {
+		return nil, 0, m.deaf
+	}
 	safe = m.safe()
 	for _, q := range m.queues {
 		if n := len(q.appends); n > 0 && q.appends[n-1].h.TS >= since {

@@ -192,7 +192,8 @@ func TestDrainedIsWhatWasOwned(t *testing.T) {
 	})
 }
 
-// A panic below the pipeline ends the queue for a minute: its gauges go, the line has the stack, the others go on, and it comes back.
+// A panic below the pipeline ends the queue for a minute: its gauges go, its lag goes on growing for health, the line has the stack, the others
+// go on, and it comes back.
 func TestCrashedQueue(t *testing.T) {
 	inWorld(t, func(w *world) {
 		l := w.start(nil)
@@ -207,7 +208,7 @@ func TestCrashedQueue(t *testing.T) {
 		w.mem.push("orders", "p", 5)
 		w.until(time.Minute, "crashed", hasState(l, "orders", "crashed"))
 		panics(false)
-		if row := l.row("orders"); row["lagSeconds"] != nil || row["completeThrough"] != nil || row["partitions"] != 0 {
+		if row := l.row("orders"); row["lagSeconds"] == nil || row["ownedHere"] != true {
 			t.Errorf("row %v", row)
 		}
 		if text := metricsText(t, l.s); strings.Contains(text, "queen_s3_lag_seconds{") || strings.Contains(text, "queen_s3_discovery_partitions{") {
@@ -241,6 +242,29 @@ func TestPartitions(t *testing.T) {
 		if text := metricsText(t, l.s); !strings.Contains(text, `queen_s3_discovery_partitions{queue="orders"} 3`) {
 			t.Error(text)
 		}
+		l.stop()
+	})
+}
+
+// A panic while a queue is claimed ends that attempt, and not the process.
+func TestCrashedClaim(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.mem.push("orders", "p", 5)
+		w.mem.push("other", "p", 5)
+		var broken atomic.Bool
+		broken.Store(true)
+		w.mem.kv.Script(func(ops []stages.Op) committest.Fault {
+			if broken.Load() && strings.Contains(ops[0].Key, ":orders:") {
+				panic("in the store")
+			}
+			return committest.None
+		})
+		l := w.start(func(c *config.Sink) { c.Queues = []string{"orders", "other"} })
+		w.until(time.Minute, "crashed", hasState(l, "orders", "crashed"))
+		w.until(time.Minute, "the other", func() bool { return l.k("other") == 1 })
+		broken.Store(false)
+		w.until(2*time.Minute, "window 1", func() bool { return l.k("orders") == 1 })
+		w.exactly("orders")
 		l.stop()
 	})
 }

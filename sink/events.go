@@ -19,7 +19,8 @@ type (
 		open []string // of their windows, those with an intent: "<queue> <k>"
 		why  error    // what cut them off; nil when nothing did
 	}
-	seen        struct{} // discovery has looked
+	seen        struct{}            // discovery has looked
+	lookFailed  struct{ err error } // it could not: told to each queue, since none of them gets on
 	notReleased struct {
 		left int
 		err  error

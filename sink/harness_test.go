@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -38,6 +39,7 @@ type world struct {
 	s3   *fakes3.Server
 	logs lockedBuffer
 	now  stages.Now // of the sinks; nil = the test's
+	rand io.Reader  // of the sinks; nil = the system's
 
 	shared *Shared // of the lives; nil = each has its own
 	blind  bool    // the broker shows no applied rows
@@ -95,7 +97,7 @@ func (w *world) start(change func(*config.Sink)) *life {
 	if !w.blind {
 		applied = view{w.mem.kv, l}
 	}
-	s, err := New(Options{Config: cfg, Log: w.mem, KV: gate{w.mem.kv, l}, Applied: applied, Queues: w.mem, Now: now, Logger: zerolog.New(&w.logs),
+	s, err := New(Options{Config: cfg, Log: w.mem, KV: gate{w.mem.kv, l}, Applied: applied, Queues: w.mem, Now: now, Rand: w.rand, Logger: zerolog.New(&w.logs),
 		Dial: l.dial, Abort: l.kill, Shared: w.shared, Key: w.key})
 	if err != nil {
 		w.t.Fatal(err)
@@ -331,6 +333,12 @@ func (b *lockedBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.String()
+}
+
+func (b *lockedBuffer) Len() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Len()
 }
 
 func (w *world) logged(line string) int { return strings.Count(w.logs.String(), line) }

@@ -3,6 +3,7 @@ package sink
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"queen/commit"
@@ -55,6 +56,7 @@ func (q *queue) judge(ctx context.Context, err error) verdict {
 		return verdict{e.wait, true}
 	}
 	if e, ok := errors.AsType[*stages.PanicError](err); ok {
+		err = fmt.Errorf("%w: a fault of queen, please report it with its stack, which is in the log; the queue is tried again in %v", err, failedWait)
 		q.s.raise(q, crashed{err, e.Stack})
 		return verdict{failedWait, true}
 	}
@@ -62,7 +64,8 @@ func (q *queue) judge(ctx context.Context, err error) verdict {
 		return q.abandon(ctx, err, failedWait)
 	}
 	if errors.Is(err, stages.ErrDamaged) {
-		return q.abandon(ctx, err, q.faultWait())
+		wait := q.faultWait()
+		return q.abandon(ctx, fmt.Errorf("%w: nothing of it was sent; the lease is given back to a node that can read it, and this one looks again in %v", err, wait), wait)
 	}
 	if e, ok := errors.AsType[*commit.Error](err); ok {
 		return q.judgeCommit(ctx, err, e, n)
@@ -113,9 +116,20 @@ func (q *queue) fault() (open bool, before int) {
 	return open, before
 }
 
+// stepOf names what failed, for the log: what went to the bucket by its operation.
+func stepOf(err error) string {
+	if e, ok := errors.AsType[*upload.Error](err); ok {
+		return string(e.Op)
+	}
+	if _, ok := errors.AsType[*commit.Error](err); ok {
+		return "kv"
+	}
+	return "pass"
+}
+
 // again repeats the attempt after a wait.
 func (q *queue) again(err error, wait time.Duration) verdict {
-	q.s.raise(q, waiting{"pass", err})
+	q.s.raise(q, waiting{stepOf(err), err})
 	return verdict{wait: wait}
 }
 

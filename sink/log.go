@@ -19,7 +19,7 @@ const (
 	keyWhy    = "why"
 )
 
-// Distances of repeated lines.
+// Distances of repeated lines, over all queues of a sink: what fails for one mostly fails for all, and each row of status has its own error.
 const (
 	everyFault = 5 * time.Second
 	everyProbe = 30 * time.Second
@@ -34,7 +34,8 @@ type logs struct {
 	l zerolog.Logger
 
 	mu   sync.Mutex
-	last map[string]time.Time // of throttled lines, by kind and queue
+	last map[string]time.Time // of throttled lines, by kind
+	left map[string]int       // lines of a kind that were left out since
 }
 
 func newLogs(s *Sink) *logs {
@@ -42,30 +43,26 @@ func newLogs(s *Sink) *logs {
 	if s.cfg.Tenant != stages.DefaultTenant {
 		with = with.Str(keyTenant, s.cfg.Tenant)
 	}
-	return &logs{s: s, l: with.Logger(), last: map[string]time.Time{}}
+	return &logs{s: s, l: with.Logger(), last: map[string]time.Time{}, left: map[string]int{}}
 }
 
-// due says whether a line of a kind may be written again.
-func (g *logs) due(kind string, distance time.Duration) bool {
+// due says whether a line of a kind may be written again, and how many were left out since the last one.
+func (g *logs) due(kind string, distance time.Duration) (left int, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.s.o.Now()
 	if last, ok := g.last[kind]; ok && now.Sub(last) < distance {
-		return false
+		g.left[kind]++
+		return 0, false
 	}
+	left = g.left[kind]
+	delete(g.left, kind)
 	if len(g.last) >= manyKinds { // queues come and go
 		maps.DeleteFunc(g.last, func(_ string, last time.Time) bool { return now.Sub(last) >= everyProbe })
+		maps.DeleteFunc(g.left, func(kind string, _ int) bool { _, ok := g.last[kind]; return !ok })
 	}
 	g.last[kind] = now
-	return true
-}
-
-// name is the name of a queue, "" of the sink as a whole.
-func name(q *queue) string {
-	if q == nil {
-		return ""
-	}
-	return q.name
+	return left, true
 }
 
 // at begins a line of a queue.
@@ -89,7 +86,7 @@ func (g *logs) hear(q *queue, event any) {
 	case claimed:
 		at(g.l.Info(), q).Msg("this node owns the queue")
 	case heldElsewhere:
-		if g.due("held "+q.name, everyProbe) {
+		if _, ok := g.due("held "+q.name, everyProbe); ok {
 			at(g.l.Info(), q).Str("owner", e.holder).Msg("another node owns this queue; it is left alone")
 		}
 	case restored:
@@ -102,8 +99,8 @@ func (g *logs) hear(q *queue, event any) {
 		}
 		line.Msg("queue restored")
 	case waiting:
-		if g.due(e.step+" "+name(q), everyFault) {
-			at(g.l.Warn(), q).Str("step", e.step).Err(e.err).Msg("not done; it is tried again")
+		if left, ok := g.due(e.step, everyFault); ok {
+			at(g.l.Warn(), q).Str("step", e.step).Err(e.err).Int("left_out", left).Msg("not done; it is tried again")
 		}
 	case fenced:
 		line := at(g.l.Warn(), q).Str(keyWhy, e.err.Error())
@@ -157,8 +154,8 @@ func (g *logs) hearWindow(q *queue, event any) {
 	switch e := event.(type) {
 	case windowCut:
 		if e.w.Why == stages.Pressure {
-			at(g.l.Info(), q).Uint64("k", e.w.K).Int64("buffered", e.w.Weight).Int64("limit", g.s.cfg.MemoryBytes).
-				Msg("memory budget reached: closing this queue's window early")
+			at(g.l.Info(), q).Uint64("k", e.w.K).Int64("buffered", e.w.Weight).Int64("appends", e.w.Appends).Int64("total", g.s.shared.budget.Used()).
+				Int64("limit", g.s.shared.budget.Limit()).Msg("memory budget reached: closing this queue's window early")
 		}
 	case windowCommitted:
 		g.committed(q, e.c)
@@ -187,7 +184,10 @@ func (g *logs) committed(q *queue, c commit.Committed) {
 }
 
 func (g *logs) probe(err error) {
-	if err != nil && g.due("probe", everyProbe) {
+	if err == nil {
+		return
+	}
+	if _, ok := g.due("probe", everyProbe); ok {
 		g.l.Warn().Err(err).Str("bucket", g.s.cfg.Bucket).Str("endpoint", g.s.cfg.Endpoint).
 			Msg("the bucket cannot be reached; check endpoint, region, credentials and bucket name")
 	}
@@ -225,7 +225,7 @@ func (g *logs) start() {
 		Int64("memory_mb", c.MemoryBytes>>20).Int("fetch_concurrency", c.FetchConcurrency).
 		Int64("discovery_interval_ms", c.DiscoveryInterval.Milliseconds()).Int64("safe_guard_ms", c.SafeGuard.Milliseconds()).
 		Int64("lease_ttl_ms", c.LeaseTTL.Milliseconds()).Int64("multipart_threshold_mb", c.MultipartThreshold>>20).
-		Int("threads", c.Threads).Int64("shutdown_grace_ms", c.ShutdownGrace.Milliseconds()).Str("crash_at", c.CrashAt).
+		Int("threads", c.Threads).Bool("env_sink", true).Int64("shutdown_grace_ms", c.ShutdownGrace.Milliseconds()).Str("crash_at", c.CrashAt).
 		Msg("starting the S3 sink in-process")
 }
 

@@ -85,9 +85,9 @@ func (g *queueMetrics) Collect(ch chan<- prometheus.Metric) {
 		lag, known := q.lag()
 		partitions := q.partitions
 		q.mu.Unlock()
-		done, watched := q.status.figures()
+		done, runs := q.status.figures()
 		g.counters(ch, q.name, done)
-		if !watched {
+		if !runs {
 			continue
 		}
 		ch <- prometheus.MustNewConstMetric(g.partitions, prometheus.GaugeValue, float64(partitions), q.name)
@@ -145,9 +145,8 @@ func (g *nodeGauges) Collect(ch chan<- prometheus.Metric) {
 		q.mu.Lock()
 		buffered += q.buffered()
 		q.mu.Unlock()
-		q.status.mu.Lock()
-		watched = watched || q.status.watched
-		q.status.mu.Unlock()
+		_, runs := q.status.figures()
+		watched = watched || runs
 	}
 	ch <- prometheus.MustNewConstMetric(g.buffer, prometheus.GaugeValue, float64(buffered))
 	if watched {

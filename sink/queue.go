@@ -117,17 +117,20 @@ func (q *queue) live(ctx context.Context) {
 			q.handOver(ctx)
 			return
 		}
-		a, fresh, err := q.prepare(ctx)
-		due := false
-		if err == nil {
-			due, err = q.due(ctx, a)
-		}
+		var a *adopted
+		var fresh, due bool
+		err := stages.Guard(func() (err error) { // a fault in one queue is no end of the others, or of the broker
+			if a, fresh, err = q.prepare(ctx); err == nil {
+				due, err = q.due(ctx, a)
+			}
+			return err
+		})
 		switch {
 		case err != nil:
 		case due && fresh && q.makeWay(): // others are to be claimed first
 			return
 		case due:
-			err = q.run(ctx, a)
+			err = stages.Guard(func() error { return q.run(ctx, a) })
 		case q.rest(a):
 			return
 		default:

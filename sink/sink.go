@@ -329,6 +329,9 @@ func (s *Sink) remove(q *queue) {
 func (s *Sink) looked(err error) {
 	if err != nil {
 		s.raise(nil, waiting{"discovery", err})
+		for _, q := range s.all() {
+			s.raise(q, lookFailed{err})
+		}
 		return
 	}
 	s.raise(nil, seen{})

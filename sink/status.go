@@ -35,7 +35,7 @@ type status struct {
 	mu      sync.Mutex
 	state   string
 	heldBy  string
-	watched bool // run here: counts for health
+	watched bool // owned here: counts for health
 	redo    bool
 	since   time.Time
 	k       uint64
@@ -154,11 +154,14 @@ func (t *status) hear(event any, now time.Time) {
 		t.state = stateFailed // still watched: its lag goes on growing
 		t.fail(e.err, now)
 	case crashed:
-		t.state = stateCrashed
-		t.forget()
+		t.state = stateCrashed // still watched, or a queue that crashes each minute would be green for ever
 		t.fail(e.err, now)
 	case waiting:
 		t.fail(e.err, now)
+	case lookFailed:
+		if t.watched {
+			t.fail(e.err, now)
+		}
 	case bodiesRead:
 		if e.err != nil {
 			t.doing().unfetched++
@@ -182,15 +185,15 @@ func (t *status) doing() *figures {
 	return t.done
 }
 
-// figures returns what was done for the queue, and whether it is run here.
-func (t *status) figures() (done figures, watched bool) {
+// figures returns what was done for the queue, and whether it has gauges: it is run here, and not only waited for.
+func (t *status) figures() (done figures, runs bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.done != nil {
 		done = *t.done
 		done.bytes = slices.Clone(done.bytes)
 	}
-	return done, t.watched
+	return done, t.watched && t.state != stateCrashed
 }
 
 // checkpoint returns the last checkpoint, and how many windows came behind it.

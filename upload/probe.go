@@ -2,14 +2,18 @@ package upload
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
-	"errors"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
+
+// probeReach is how long connecting and sending may take a probe.
+const probeReach = 5 * time.Second
 
 // Probe asks whether the bucket answers: a HEAD of "<prefix>/", for which "not found" is as good as "found" (contract B8). Since a HEAD
 // cannot say what was not found, or why it is refused, a GET of the same key does: a missing bucket and an unknown access key are faults, named
@@ -18,7 +22,8 @@ import (
 // A clock that is wrong is learned from the answer (the SDK signs with the store's time from then on), so a refused HEAD is then made once more.
 func (c *Client) Probe(ctx context.Context, prefix string) error {
 	key := prefix + "/"
-	try, cancel := context.WithTimeoutCause(ctx, c.o.AnswerTimeout, errDeadline)
+	limit := c.o.AnswerTimeout + probeReach // so that an answer that does not begin is told from a request that is not taken
+	try, cancel := context.WithTimeoutCause(ctx, limit, errDeadline)
 	defer cancel()
 	gen := c.keys.generation()
 	err := c.probeHead(try, key)
@@ -29,6 +34,10 @@ func (c *Client) Probe(ctx context.Context, prefix string) error {
 		return c.named(OpHead, key, context.Cause(ctx))
 	}
 	head := c.failure(OpHead, key, err)
+	if head.Status < 300 && context.Cause(try) == errDeadline {
+		head.Retryable, head.Err = true, fmt.Errorf("none came within %v", limit)
+		head.Hint = c.hint(head, nil)
+	}
 	if head.Status < 300 || head.Retryable {
 		return head
 	}

@@ -325,6 +325,7 @@ func ownWords(t *testing.T) []string {
 		fresh.s3.Deaf(true)
 		_, err = fresh.Open(t.Context(), "k")
 		say(err)
+		say(fresh.Probe(t.Context(), "queen"))
 	})
 	return out
 }
