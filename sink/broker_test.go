@@ -23,11 +23,14 @@ type memory struct {
 	queues []*memQueue
 	nextID stages.QueueID
 	parts  stages.PartitionID
-	behind bool  // this node has not applied the intents yet
-	broken error // bodies cannot be read
-	panics bool  // reading bodies panics
-	deaf   error // what moved cannot be asked
-	pad    int   // length of a field of payloads
+	behind bool                   // this node has not applied the intents yet
+	broken error                  // bodies cannot be read
+	panics bool                   // reading bodies panics
+	deaf   error                  // what moved cannot be asked
+	looks  int                    // how often it was asked
+	stuck  chan struct{}          // reads of bodies wait for it
+	reads  map[stages.QueueID]int // of bodies, that wait, by queue
+	pad    int                    // length of a field of payloads
 }
 
 type memQueue struct {
@@ -170,6 +173,7 @@ func (m *memory) Moved(_ context.Context, since stages.Micros) (moved []stages.Q
 	if m.deaf != nil {
 		return nil, 0, m.deaf
 	}
+	m.looks++
 	safe = m.safe()
 	for _, q := range m.queues {
 		if n := len(q.appends); n > 0 && q.appends[n-1].h.TS >= since {
@@ -264,7 +268,29 @@ func (m *memory) Listing(_ context.Context, id stages.QueueID, sink string, k ui
 	return l, nil
 }
 
+// reading waits while bodies cannot be read, and counts who does.
+func (m *memory) reading(ctx context.Context, id stages.QueueID) error {
+	m.mu.Lock()
+	stuck := m.stuck
+	if stuck != nil {
+		m.reads[id]++
+	}
+	m.mu.Unlock()
+	if stuck == nil {
+		return nil
+	}
+	select {
+	case <-stuck:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 func (m *memory) Bodies(ctx context.Context, list *stages.Listing, appends []stages.Append, into func(int, stages.Body) error) error {
+	if err := m.reading(ctx, list.Queue); err != nil {
+		return err
+	}
 	for i, a := range appends {
 		ts := stages.Micros(uint64(a.Seg)<<32 | uint64(a.Off))
 		m.mu.Lock()

@@ -116,7 +116,7 @@ type running struct {
 // start runs queen until it says where it listens.
 func start(t *testing.T, env ...string) *running {
 	t.Helper()
-	c := command(t, "queen", append(env, "PORT=0", "QUEEN_BIND_ADDR=127.0.0.1", "QUEEN_RAFT_DIR="+t.TempDir())...)
+	c := command(t, "queen", append([]string{"PORT=0", "QUEEN_BIND_ADDR=127.0.0.1", "QUEEN_RAFT_DIR=" + t.TempDir()}, env...)...) // the last of two counts
 	pipe, err := c.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -133,6 +133,9 @@ func start(t *testing.T, env ...string) *running {
 		r.lines = append(r.lines, line)
 		if _, after, ok := strings.Cut(line, "listening url="); ok {
 			r.url, _, _ = strings.Cut(after, " ")
+		}
+		if _, after, ok := strings.Cut(line, `"url":"`); ok {
+			r.url, _, _ = strings.Cut(after, `"`)
 		}
 	}
 	return r
