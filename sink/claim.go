@@ -232,8 +232,7 @@ func (q *queue) claim(ctx context.Context) error {
 	q.mu.Unlock()
 	switch {
 	case !c.Held && c.Twin:
-		return &commit.Error{Kind: commit.Fenced, Holder: c.Holder, Twin: true,
-			Err: fmt.Errorf("another process runs under this node's name %s: give each its own QUEEN_S3_INSTANCE", c.Holder)}
+		return &commit.Error{Kind: commit.Fenced, Holder: c.Holder, Twin: true, Err: fmt.Errorf("lease of queue %q: held by %s", q.name, c.Holder)}
 	case !c.Held && owned:
 		return &commit.Error{Kind: commit.Fenced, Holder: c.Holder, Err: fmt.Errorf("lease of queue %q: held by %s", q.name, c.Holder)}
 	case !c.Held:

@@ -82,6 +82,9 @@ type (
 	settled  struct{ holder string } // of a queue that was given back: who took it, "" = nobody
 )
 
+// twinHint is what to do about a queue whose lease has this node's name and is not its own.
+const twinHint = "another process runs under this node's name; give each its own QUEEN_S3_INSTANCE"
+
 // raise tells the listeners.
 func (s *Sink) raise(q *queue, event any) {
 	if q == nil {

@@ -105,7 +105,7 @@ func (g *logs) hear(q *queue, event any) {
 	case fenced:
 		line := at(g.l.Warn(), q).Str(keyWhy, e.err.Error())
 		if e.twin {
-			line = line.Str("hint", "another process runs under this node's name; give each its own QUEEN_S3_INSTANCE")
+			line = line.Str("hint", twinHint)
 		}
 		line.Msg("queue fenced")
 	case failed:

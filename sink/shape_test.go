@@ -17,8 +17,8 @@ type shape map[string]string
 
 var stamp = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$`)
 
-// holds says whether a value is of a kind. Numbers come as encoding/json reads them.
-func holds(kind string, v any) bool {
+// isKind says whether a value is of a kind. Numbers come as encoding/json reads them.
+func isKind(kind string, v any) bool {
 	kind, nullable := strings.CutSuffix(kind, "|null")
 	if v == nil {
 		return nullable
@@ -124,7 +124,7 @@ func checkShape(t *testing.T, what string, want shape, got any) {
 		t.Errorf("fields of %s, -want +got:\n%s", what, d)
 	}
 	for name, kind := range want {
-		if !holds(kind, fields[name]) {
+		if !isKind(kind, fields[name]) {
 			t.Errorf("%s.%s is %#v, want %s", what, name, fields[name], kind)
 		}
 	}
@@ -157,5 +157,3 @@ func checkRow(t *testing.T, want shape, row map[string]any) {
 	}
 	says(slices.Contains([]string{stateFailed, stateCrashed, stateFenced}, state) && row["lastError"] == nil, "stopped without a reason")
 }
-
-const stateReleased = "released"

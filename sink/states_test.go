@@ -29,7 +29,7 @@ type picture struct {
 	until   func(*world, *life) bool
 }
 
-// refuse makes the store answer a kind of request, of window 1 and later, with an error.
+// refusing makes the store answer a kind of request, of window 1 and later, with an error.
 func refusing(op string, status int, code string, more ...fakes3.Rule) func(w *world) {
 	return func(w *world) {
 		w.mem.push("orders", "p", 5)
@@ -37,7 +37,7 @@ func refusing(op string, status int, code string, more ...fakes3.Rule) func(w *w
 	}
 }
 
-// lost makes batches fail that the function picks.
+// leaderless makes batches fail that the function picks.
 func leaderless(pick func(ops []stages.Op) bool) func(w *world) {
 	return func(w *world) {
 		w.mem.push("orders", "p", 5)
@@ -112,9 +112,9 @@ func healthyPictures() []picture {
 // kvPictures are those of rows and leases.
 func kvPictures() []picture {
 	return []picture{
-		{name: "no leader when it is claimed", state: "claiming", ok: true, says: "no leader", prepare: leaderless(func([]stages.Op) bool { return true }), until: failing},
+		{name: "no leader when it is claimed", state: "claiming", ok: true, says: "no leader", prepare: leaderless(func(ops []stages.Op) bool { return ops[0].Key == leaseKey }), until: failing},
 		{name: "no leader when its rows are read", state: "restoring", ok: true, says: "no leader",
-			prepare: leaderless(func(ops []stages.Op) bool { return strings.HasSuffix(ops[0].Key, ":intent") || len(ops) > 1 }), until: failing},
+			prepare: leaderless(writes("s3:default:orders:start")), until: failing},
 		{name: "no leader when the pointer moves", state: "commit", ok: true, says: "no leader", prepare: leaderless(writes(committedKey)), until: failing},
 		{name: "fenced", state: "fenced", ok: true, says: "held by node-2@h", prepare: func(w *world) {
 			w.mem.push("orders", "p", 5)

@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -143,13 +144,25 @@ func (t *status) hear(event any, now time.Time) {
 	case fenced:
 		t.state, t.heldBy = stateFenced, e.holder
 		t.forget()
-		t.fail(e.err, now)
+		if e.twin {
+			t.fail(fmt.Errorf("%w: %s", e.err, twinHint), now)
+		} else {
+			t.fail(e.err, now)
+		}
 	case drained:
 		t.state = stateDrained
 		t.forget()
 	case released:
 		t.state, t.heldBy = stateReleased, ""
 		t.forget()
+	default:
+		t.hearFault(event, now)
+	}
+}
+
+// hearFault is for what goes wrong while the queue stays this node's. The lock is held.
+func (t *status) hearFault(event any, now time.Time) {
+	switch e := event.(type) {
 	case failed:
 		t.state = stateFailed // still watched: its lag goes on growing
 		t.fail(e.err, now)
