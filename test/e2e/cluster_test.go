@@ -159,7 +159,7 @@ func TestCluster(t *testing.T) {
 	c.start(1)
 	c.at(0).WaitHealthy(t)
 	c.at(1).WaitHealthy(t)
-	stop := c.load()
+	stop := sync.OnceFunc(c.load())
 	defer stop()
 	c.waitShares(60*time.Second, 0, 3, 3)
 	c.start(2)
@@ -193,7 +193,6 @@ func TestCluster(t *testing.T) {
 	c.waitShares(30*time.Second, 2, 2, 2)
 
 	c.pauseInUpload()
-	stop = sync.OnceFunc(stop)
 	c.waitShares(60*time.Second, 2, 2, 2)
 	stop()
 	c.drainAll()
