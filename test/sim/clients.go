@@ -11,17 +11,31 @@ import (
 	"time"
 )
 
-const clients = 4
+const (
+	clients = 4
+	queues  = 4 // the last one keeps its records for a while only
+	short   = "q3"
+)
+
+func queueNames() []string {
+	var names []string
+	for q := range queues {
+		names = append(names, fmt.Sprint("q", q))
+	}
+	return names
+}
 
 // history is what clients were told.
 type history struct {
 	w     *world
 	mu    sync.Mutex
 	acked map[string][]string // queue/partition -> payloads, in the order of their pushes
-	total int
+	total map[string]int      // by queue
 }
 
-func newHistory(w *world) *history { return &history{w: w, acked: map[string][]string{}} }
+func newHistory(w *world) *history {
+	return &history{w: w, acked: map[string][]string{}, total: map[string]int{}}
+}
 
 // record is one message of a push.
 type record struct {
@@ -48,8 +62,12 @@ func (h *history) client(ctx context.Context, id int) {
 
 // configure gives the queues a dedup window that no step of a clock outlives: it runs on the log's clock, which believes a leader that is an hour ahead.
 func (h *history) configure() {
-	for queue := range 3 {
-		body := fmt.Appendf(nil, `{"queue":"q%d","options":{"dedupWindowSeconds":1000000}}`, queue)
+	for _, queue := range queueNames() {
+		keep := ""
+		if queue == short {
+			keep = `,"retentionEnabled":true,"retentionSeconds":10`
+		}
+		body := fmt.Appendf(nil, `{"queue":"%s","options":{"dedupWindowSeconds":1000000%s}}`, queue, keep)
 		for taken := false; !taken; {
 			time.Sleep(100 * time.Millisecond)
 			if l := h.w.node[h.w.pick(nodes)].runs(); l != nil && l.ready.Load() {
@@ -76,7 +94,7 @@ func (h *history) batch(id, n int) []record {
 	var out []record
 	for i := range size {
 		text := fmt.Sprintf(`{"client":%d,"n":%d,"i":%d,"pad":"%0*d"}`, id, n, i, 20+h.w.pick(200), n)
-		out = append(out, record{Queue: fmt.Sprintf("q%d", n%3), Partition: fmt.Sprintf("c%d", id), TransactionID: fmt.Sprintf("c%d-%d-%d", id, n, i), Payload: json.RawMessage(text)})
+		out = append(out, record{Queue: fmt.Sprint("q", n%queues), Partition: fmt.Sprintf("c%d", id), TransactionID: fmt.Sprintf("c%d-%d-%d", id, n, i), Payload: json.RawMessage(text)})
 	}
 	return out
 }
@@ -110,7 +128,7 @@ func (h *history) push(batch []record) bool {
 	for _, r := range batch {
 		at := r.Queue + "/" + r.Partition
 		h.acked[at] = append(h.acked[at], string(r.Payload))
-		h.total++
+		h.total[r.Queue]++
 	}
 	return true
 }

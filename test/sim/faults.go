@@ -2,8 +2,10 @@ package sim
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"queen/broker/raftnode"
 	"queen/internal/fakes3"
 )
 
@@ -12,7 +14,7 @@ func (w *world) trouble(ctx context.Context) {
 	for ctx.Err() == nil {
 		time.Sleep(w.between(100*time.Millisecond, 4*time.Second))
 		m := w.node[w.pick(nodes)]
-		switch w.pick(9) {
+		switch w.pick(11) {
 		case 0, 1:
 			m.alone(func() {
 				m.crash([]int{0, 100, 50, 0}[w.pick(4)])
@@ -46,6 +48,24 @@ func (w *world) trouble(ctx context.Context) {
 				m.start()
 			})
 			w.count("long away")
+		case 9: // retention waits for a sink for a minute and two windows, and then no more
+			if w.pick(3) > 0 {
+				continue
+			}
+			w.s3.Script(fakes3.Rule{Status: 503, Code: "SlowDown"})
+			time.Sleep(w.between(60*time.Second, 110*time.Second))
+			w.s3.Unscript()
+			w.count("bucket away for long")
+		case 10:
+			var rest []int
+			for id := 1; id <= nodes; id++ {
+				if id != m.id {
+					rest = append(rest, id)
+				}
+			}
+			w.voters(ctx, rest)
+			time.Sleep(w.between(time.Second, 15*time.Second))
+			w.voters(ctx, []int{1, 2, 3})
 		}
 	}
 	w.s3.Unscript()
@@ -63,6 +83,21 @@ func (w *world) blackout() {
 	for _, m := range w.node {
 		m.start()
 		m.turn <- struct{}{}
+	}
+}
+
+// voters asks some node for a change of the voters: the others become learners. It may be refused, or its end be unclear.
+func (w *world) voters(ctx context.Context, ids []int) {
+	l := w.node[w.pick(nodes)].runs()
+	if l == nil || !l.ready.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if _, err := l.broker.Node().Change(ctx, raftnode.Change{Op: raftnode.OpVoters, IDs: ids, Force: true}); err == nil {
+		w.count(fmt.Sprintf("voters are %d of the nodes", len(ids)))
+	} else {
+		w.count("change of voters refused or unclear")
 	}
 }
 
