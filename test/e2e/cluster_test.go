@@ -225,7 +225,7 @@ func (c *trio) windowsGoOn() {
 				}
 			}
 		}
-		return more == 6, fmt.Sprint(more, " queues of 6 go on")
+		return more == 6, fmt.Sprint(more, " queues of 6 go on; at first ", first, ", now ", c.owned(0), c.owned(1), c.owned(2))
 	})
 }
 
@@ -255,6 +255,7 @@ func (c *trio) pauseInUpload() {
 	}
 	paused := c.off(0)
 	paused.Signal(syscall.SIGSTOP)
+	defer paused.Signal(syscall.SIGCONT) // whatever happens: clients wait for its answers
 	c.waitShares(30*time.Second, 0, 3, 3)
 	c.windowsGoOn()
 	close(release)
