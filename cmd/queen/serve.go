@@ -32,8 +32,12 @@ func serve(environ []string, errs io.Writer) int {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
 
+	now, err := clock(environ)
+	if err != nil {
+		return refuse(logline.New(errs, false, time.Now), err, exitConfig)
+	}
 	c, err := config.FromEnv(environ)
-	log := logline.New(errs, c.LogJSON, time.Now)
+	log := logline.New(errs, c.LogJSON, now)
 	if err != nil {
 		return refuse(log, err, exitConfig)
 	}
@@ -43,7 +47,7 @@ func serve(environ []string, errs io.Writer) int {
 	}
 	for {
 		fatal, restart := make(chan error, 1), make(chan struct{}, 1)
-		n, err := node.New(node.Options{Config: c, Now: time.Now, Log: log, Abort: abort, Collect: collect(environ), Fatal: func(err error) {
+		n, err := node.New(node.Options{Config: c, Now: now, Log: log, Abort: abort, Collect: collect(environ), Fatal: func(err error) {
 			select {
 			case fatal <- err:
 			default: // the first one is what matters
