@@ -6,7 +6,7 @@ FUZZ    ?= 60s
 # Packages whose tests need neither a process nor a disk: what `make check` runs beside the house rules.
 FAST    := . ./config ./stages ./source ./window ./encode/... ./upload ./commit/... ./lake ./internal/... ./broker/command/... ./broker/kv
 
-.PHONY: help build demo check test race e2e compat fuzz sim bench generate
+.PHONY: help build demo check test race e2e chaos compat fuzz sim bench generate
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,10 @@ race: ## the same under the race detector
 
 e2e: .venv/ready ## real processes against a real S3 store: the guide, crash points, kill -9; two audits of each lake
 	cd test && $(GO) vet ./... && $(GO) test -timeout 30m -count=1 -v ./e2e/... ./mutation/...
+
+chaos: .venv/ready ## three processes in network namespaces, faults of every kind for CHAOS (default 5m) while clients write, then the audits; as root, on Linux (CHAOS_SEED=n repeats the choices)
+	$(GO) vet -tags chaosclock ./cmd/queen && $(GO) test -tags chaosclock -count=1 -run 'TestStepped|TestClock' ./cmd/queen
+	cd test && $(GO) vet ./chaos && $(GO) test -timeout 24h -count=1 -v ./chaos
 
 compat: .venv/compat ## lakes of every format and compression through DuckDB, ClickHouse (chdb), Polars, pandas, pyarrow, parquet-go, zstd and gzip, compared to the byte
 	cd test && $(GO) vet ./compat && $(GO) test -timeout 20m -count=1 -v ./compat

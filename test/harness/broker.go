@@ -82,7 +82,7 @@ func LaunchBroker(t testing.TB, dir string, env Env, wrap ...string) *Broker {
 			cmd.Env = append(cmd.Env, k+"="+v)
 		}
 	}
-	return &Broker{Process: start(t, cmd), URL: fmt.Sprintf("http://127.0.0.1:%d", port), Dir: dir}
+	return &Broker{Process: Start(t, cmd), URL: fmt.Sprintf("http://127.0.0.1:%d", port), Dir: dir}
 }
 
 // WaitHealthy waits until /health answers 200.

@@ -16,24 +16,41 @@ type Binaries struct {
 	Root           string // of the repository
 }
 
-var built = sync.OnceValues(build)
-
-// Build compiles the broker and the gateway, or returns what an earlier call compiled.
-func Build() (Binaries, error) { return built() }
-
-func build() (Binaries, error) {
-	_, file, _, _ := runtime.Caller(0)
-	root := filepath.Dir(filepath.Dir(filepath.Dir(file)))
+var built = sync.OnceValues(func() (Binaries, error) {
+	if dir := os.Getenv(BuiltVar); dir != "" {
+		return binaries(dir), nil
+	}
 	dir, err := os.MkdirTemp("", "queen-e2e-")
 	if err != nil {
 		return Binaries{}, err
 	}
-	b := Binaries{Queen: filepath.Join(dir, "queen"), Gateway: filepath.Join(dir, "gateway"), Root: root, Python: python(root)}
-	for _, c := range []struct{ in, out, pkg string }{{root, b.Queen, "./cmd/queen"}, {filepath.Join(root, "test"), b.Gateway, "./gateway"}} {
-		cmd := exec.Command("go", "build", "-o", c.out, c.pkg)
+	return BuildInto(dir)
+})
+
+// BuiltVar names a variable with the folder in which a parent process has put the programs by BuildInto.
+const BuiltVar = "HARNESS_BUILT"
+
+// Build compiles the broker and the gateway, or returns what an earlier call compiled.
+func Build() (Binaries, error) { return built() }
+
+func binaries(dir string) Binaries {
+	_, file, _, _ := runtime.Caller(0)
+	root := filepath.Dir(filepath.Dir(filepath.Dir(file)))
+	return Binaries{Queen: filepath.Join(dir, "queen"), Gateway: filepath.Join(dir, "gateway"), Root: root, Python: python(root)}
+}
+
+// BuildInto compiles the broker, with these flags of go build, and the gateway into a folder.
+func BuildInto(dir string, flags ...string) (Binaries, error) {
+	b := binaries(dir)
+	queen := append(append([]string{"build"}, flags...), "-o", b.Queen, "./cmd/queen")
+	for _, c := range []struct {
+		in   string
+		args []string
+	}{{b.Root, queen}, {filepath.Join(b.Root, "test"), []string{"build", "-o", b.Gateway, "./gateway"}}} {
+		cmd := exec.Command("go", c.args...)
 		cmd.Dir = c.in
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return Binaries{}, fmt.Errorf("go build %s: %w\n%s", c.pkg, err, out)
+			return Binaries{}, fmt.Errorf("go %v: %w\n%s", c.args, err, out)
 		}
 	}
 	return b, nil

@@ -30,7 +30,7 @@ func StartGateway(t testing.TB, root string, buckets ...string) *Gateway {
 	}
 	addr := fmt.Sprintf("127.0.0.1:%d", FreePort(t))
 	args := append([]string{root, addr, AccessKey, SecretKey}, buckets...)
-	g := &Gateway{Process: start(t, exec.Command(b.Gateway, args...)), Root: root, URL: "http://" + addr}
+	g := &Gateway{Process: Start(t, exec.Command(b.Gateway, args...)), Root: root, URL: "http://" + addr}
 	if _, err := g.WaitLine("ready", 20*time.Second); err != nil {
 		t.Fatalf("gateway: %v", err)
 	}

@@ -25,7 +25,8 @@ type Process struct {
 	grew  chan struct{} // closed and replaced when a line arrives
 }
 
-func start(t testing.TB, cmd *exec.Cmd) *Process {
+// Start starts a process, which ends with the test at the latest.
+func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p := &Process{cmd: cmd, done: make(chan struct{}), grew: make(chan struct{})}
 	r, w := io.Pipe()
@@ -147,7 +148,7 @@ func (p *Process) Pid() int { return p.cmd.Process.Pid }
 // Attach starts a tracer on a running process and waits until the kernel says that it is traced.
 func Attach(t testing.TB, traced *Process, line ...string) *Process {
 	t.Helper()
-	p := start(t, exec.Command(line[0], line[1:]...))
+	p := Start(t, exec.Command(line[0], line[1:]...))
 	Eventually(t, 10*time.Second, func() (bool, string) {
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", traced.Pid()))
 		return err == nil && !strings.Contains(string(status), "TracerPid:\t0\n"), fmt.Sprint(err)
