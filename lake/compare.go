@@ -10,6 +10,14 @@ import (
 	"queen/stages"
 )
 
+// The size of pages of the log, bytes of payload. Each window visits each of its partitions once, and what a page holds beyond the window is read
+// in vain: so the first page of a visit is small, and each further one larger.
+const (
+	firstPage   = 32 << 10
+	pageGrowth  = 4
+	largestPage = 8 << 20
+)
+
 // comparison walks the log beside the lake. Both are read in the order of partition and offset, so one page of the log at a
 // time is held.
 type comparison struct {
@@ -17,20 +25,35 @@ type comparison struct {
 	queue     string
 	partition string
 	page      []Row
+	last      int64 // offset of the row before, in this partition
+	size      int64 // of the newest page
+}
+
+// read gets the page that begins at a row of the lake.
+func (c *comparison) read(ctx context.Context, row Row) (low int64, err error) {
+	if row.Partition == c.partition && row.Offset == c.last+1 {
+		c.size = min(c.size*pageGrowth, largestPage)
+	} else {
+		c.size = firstPage
+	}
+	c.partition = row.Partition
+	c.page, low, _, err = c.log.Fetch(ctx, c.queue, row.Partition, row.Offset, c.size)
+	return low, err
 }
 
 // row compares one record of the lake with the log. What retention has taken from the log since cannot be compared.
 func (c *comparison) row(ctx context.Context, r *reader, n int64, row Row) error {
 	if row.Partition != c.partition || len(c.page) == 0 || c.page[0].Offset != row.Offset {
-		rows, low, _, err := c.log.Fetch(ctx, c.queue, row.Partition, row.Offset)
+		low, err := c.read(ctx, row)
 		if err != nil {
 			return err
 		}
-		c.partition, c.page = row.Partition, rows
 		if row.Offset < low {
+			c.page = nil
 			return nil
 		}
 	}
+	c.last = row.Offset
 	if len(c.page) == 0 || c.page[0].Offset != row.Offset {
 		r.fault(n, "has offset %d of partition %q, which the log does not have", row.Offset, row.Partition)
 		return nil
@@ -112,8 +135,8 @@ func (a *audit) rest(ctx context.Context, q *queueKeys, h *history) error {
 func (a *audit) missing(ctx context.Context, q *queueKeys, h *history, partition string, from, to int64) error {
 	var first Row
 	n := 0
-	for to < 0 || from < to {
-		rows, low, high, err := h.compare.log.Fetch(ctx, h.compare.queue, partition, from)
+	for size := int64(firstPage); to < 0 || from < to; size = min(size*pageGrowth, largestPage) {
+		rows, low, high, err := h.compare.log.Fetch(ctx, h.compare.queue, partition, from, size)
 		if err != nil {
 			return err
 		}

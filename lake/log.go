@@ -16,8 +16,9 @@ type Log interface {
 	// Partitions returns the names of all partitions of a queue; known is false when the broker has no such queue. The error
 	// wraps ErrNoPartitions where the broker cannot list them.
 	Partitions(ctx context.Context, queue string) (names []string, known bool, err error)
-	// Fetch returns records from offset on, and the bounds of what the log holds: low <= offset < high can be read.
-	Fetch(ctx context.Context, queue, partition string, offset int64) (rows []Row, low, high int64, err error)
+	// Fetch returns records from offset on, about most bytes of them and at least one, and the bounds of what the log holds:
+	// low <= offset < high can be read.
+	Fetch(ctx context.Context, queue, partition string, offset, most int64) (rows []Row, low, high int64, err error)
 }
 
 // ErrNoPartitions says that a broker has no route that lists the partitions of a queue. Those that the lake holds are compared
@@ -76,7 +77,7 @@ func (l HTTPLog) Partitions(ctx context.Context, queue string) ([]string, bool, 
 }
 
 // Fetch implements Log.
-func (l HTTPLog) Fetch(ctx context.Context, queue, partition string, offset int64) ([]Row, int64, int64, error) {
+func (l HTTPLog) Fetch(ctx context.Context, queue, partition string, offset, most int64) ([]Row, int64, int64, error) {
 	var answer struct {
 		Entries []struct {
 			Error         string
@@ -90,7 +91,7 @@ func (l HTTPLog) Fetch(ctx context.Context, queue, partition string, offset int6
 			}
 		}
 	}
-	entry := map[string]any{"queue": queue, "partition": partition, "offset": offset, "maxBytes": 8 << 20}
+	entry := map[string]any{"queue": queue, "partition": partition, "offset": offset, "maxBytes": most}
 	if err := l.post(ctx, "/api/v1/fetch", entry, &answer); err != nil {
 		return nil, 0, 0, err
 	}
