@@ -220,7 +220,7 @@ func (n *Node) run(state standing) (err error) {
 			err = fmt.Errorf("the raft log is damaged, restore the folder from a copy: %v", p)
 		}
 	}()
-	n.raft, err = raft.NewRaft(n.config(), n.machine, n.logs, n.store, state, n.transport())
+	n.raft, err = raft.NewRaft(n.config(), n.machine, n.logs, &terms{n.store, n.fail}, state, n.transport())
 	n.runs.Store(err == nil)
 	return err
 }
