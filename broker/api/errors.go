@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"queen/broker/raftnode"
+	"queen/broker/state"
 	"queen/internal/jsontext"
 	"queen/stages"
 )
@@ -113,7 +114,7 @@ func asError(err error) *Error {
 		return e
 	case errors.Is(err, raftnode.ErrDiskFull): // comes before unclear, which it is too
 		return refuse(codeStorageFull, "")
-	case errors.Is(err, stages.ErrUnclear):
+	case errors.Is(err, stages.ErrUnclear), errors.Is(err, state.ErrFailed): // this node is ending; another one, or the next process, answers
 		return refuse(codeOutcomeUnknown, "")
 	case errors.Is(err, raftnode.ErrNoLeader):
 		return refuse(codeNoLeader, "")

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"queen/broker/command"
 	"queen/broker/raftnode"
 	"queen/stages"
 )
@@ -183,5 +184,22 @@ func TestErrorTable(t *testing.T) {
 			t.Errorf("row %+v", r)
 		}
 		seen[r.code] = true
+	}
+}
+
+// TestFailedState: a node whose state stopped at an error is ending. What it is asked meanwhile is 503, so that clients ask again elsewhere.
+func TestFailedState(t *testing.T) {
+	f := newFixture(t, nil)
+	f.ok(t, 201, "POST", "/api/v1/push", `{"items":[{"queue":"q","partition":"p","payload":1}]}`)
+	if _, err := f.apply(command.KindPush, []byte("no push")); err == nil {
+		t.Fatal("a command that is none was applied")
+	}
+	for path, body := range map[string]string{
+		"/api/v1/push":  `{"items":[{"queue":"q","partition":"p","payload":2}]}`,
+		"/api/v1/fetch": `{"entries":[{"queue":"q","partition":"p","offset":0}]}`,
+	} {
+		if w := f.do("POST", path, []byte(body)); w.Code != 503 || w.Header().Get("Retry-After") != "1" {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
 	}
 }

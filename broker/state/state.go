@@ -1,6 +1,7 @@
 package state
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -190,7 +191,7 @@ func (s *State) Read(fn func(r *Reader) error) error {
 		return s.failed
 	}
 	if s.broken() {
-		return s.cause
+		return failure{s.cause}
 	}
 	return fn(&Reader{s: s})
 }
@@ -208,10 +209,19 @@ func (s *State) publish(size int) {
 	}
 }
 
+// ErrFailed is true (errors.Is) of what a state answers that has stopped at an error: its node is ending, and whoever asked may ask another one.
+var ErrFailed = errors.New("the state stopped at an error")
+
+// failure is the error at which a state stopped.
+type failure struct{ error }
+
+func (f failure) Is(target error) bool { return target == ErrFailed }
+func (f failure) Unwrap() error        { return f.error }
+
 // fail ends the state: nothing is applied or read any more. The first error wins and is returned.
 func (s *State) fail(err error) error {
 	if s.failed == nil {
-		s.failed = fmt.Errorf("state: %w", err)
+		s.failed = failure{fmt.Errorf("state: %w", err)}
 	}
 	return s.failed
 }
