@@ -170,22 +170,28 @@ func failingSync(_ context.Context, c *cluster, r *rand.Rand) error {
 	return err
 }
 
-// fullDisk: the small disk takes nothing more. The node may refuse, or end and not come up until there is room.
+// fullDisk: the small disk takes nothing more, and the node ends and does not come up until there is room; or it has less than its reserve
+// left, and the node refuses pushes and goes on.
 func fullDisk(ctx context.Context, c *cluster, r *rand.Rand) error {
 	n := c.nodes[small-1]
-	n.doomed = "disk full"
-	if err := n.disk.fill(r.Int64N(256 << 10)); err != nil {
+	left := r.Int64N(256 << 10)
+	if r.IntN(2) == 0 {
+		left = 64<<20 + r.Int64N(128<<20)
+	} else {
+		n.doomed = "disk full"
+	}
+	if err := n.disk.fill(left); err != nil {
 		return err
 	}
 	felt, least := false, time.Now().Add(between(r, 4*time.Second, 8*time.Second))
 	var err error
-	for limit := time.Now().Add(30 * time.Second); err == nil && time.Now().Before(limit) && (!felt || time.Now().Before(least)); {
+	for limit := time.Now().Add(30 * time.Second); err == nil && ctx.Err() == nil && time.Now().Before(limit) && (!felt || time.Now().Before(least)); {
 		h, asked := n.health(c.ask.quick)
 		felt = felt || n.ended() || asked == nil && !h.Raft.StorageReady
 		err = c.pause(ctx, 100*time.Millisecond)
 	}
-	if err = errors.Join(err, n.disk.free()); err == nil && !felt {
-		err = fmt.Errorf("node %d did not notice for 30 s that its disk is full", n.id)
+	if err = errors.Join(err, n.disk.free()); err == nil && !felt && ctx.Err() == nil {
+		err = fmt.Errorf("node %d did not notice for 30 s that its disk has %d bytes left", n.id, left)
 	}
 	return err
 }

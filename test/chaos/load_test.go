@@ -148,6 +148,9 @@ func (p *pusher) ask(n *node, body []byte, items int) ([]int64, error) {
 			p.sum.unclear.Add(1)
 		}
 		p.sum.note(fmt.Sprintf("push %d %s", status, e.Code))
+		if status >= 500 && e.Code == "internal" {
+			p.sum.note(fmt.Sprintf("push 500 of node %d at %s: %s", n.id, time.Now().UTC().Format("15:04:05.000"), out))
+		}
 		return nil, fmt.Errorf("push: %d %s", status, out)
 	}
 	var results []struct {

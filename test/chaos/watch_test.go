@@ -66,14 +66,21 @@ func (w *watch) holds(id int, rows []row) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, r := range rows {
-		if !r.OwnedHere {
-			continue
+		if r.OwnedHere {
+			w.owners[r.Name] = id
 		}
-		if before, known := w.owners[r.Name]; known && before != id {
-			w.takeovers++
-		}
-		w.owners[r.Name] = id
 	}
+}
+
+// takeovers counts how often a node took a queue that another one, or an earlier process, had owned.
+func (c *cluster) takeovers() int {
+	count := -len(queues())
+	for _, n := range c.nodes {
+		for _, p := range n.processes() {
+			count += p.Count(" this node owns the queue ")
+		}
+	}
+	return count
 }
 
 // owns returns how many queues the node was last seen to own.
