@@ -27,6 +27,7 @@ type cluster struct {
 	tapes  map[string]*tape
 	nodes  map[string]*Node
 	first  []peer.Member
+	change func(id string, p *peer.Options, o *Options) // of each node at each start; nil: nothing
 }
 
 // noSnapshots is an owner without any.
@@ -40,8 +41,10 @@ func member(id string) peer.Member {
 	return peer.Member{ID: id, Raft: "raft-" + id, HTTP: "http-" + id}
 }
 
-func newCluster(t *testing.T, n int) *cluster {
-	c := &cluster{t: t, stores: map[string]*memStore{}, tapes: map[string]*tape{}, nodes: map[string]*Node{}}
+func newCluster(t *testing.T, n int) *cluster { return newClusterOf(t, n, nil) }
+
+func newClusterOf(t *testing.T, n int, change func(string, *peer.Options, *Options)) *cluster {
+	c := &cluster{t: t, stores: map[string]*memStore{}, tapes: map[string]*tape{}, nodes: map[string]*Node{}, change: change}
 	for i := range n {
 		c.first = append(c.first, member(fmt.Sprint(i+1)))
 	}
@@ -61,15 +64,18 @@ func (c *cluster) start(id string, join bool) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	port, err := peer.New(peer.Options{Self: member(id), Token: "secret", Listener: l, Dial: c.net.Dialer(member(id).Raft),
-		Seed: func() [16]byte { return [16]byte{} }, Now: time.Now, Log: zerolog.Nop()})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	p := peer.Options{Self: member(id), Token: "secret", Listener: l, Dial: c.net.Dialer(member(id).Raft),
+		Seed: func() [16]byte { return [16]byte{} }, Now: time.Now, Log: zerolog.Nop()}
 	o := Options{Dir: "node-" + id, NodeID: id, Now: time.Now, Log: zerolog.Nop(), Fatal: func(err error) { c.t.Errorf("node %s: fatal: %v", id, err) },
-		Cluster: &Cluster{Port: port, Self: member(id), First: c.first, Join: join}, Snapshots: noSnapshots{}, Restart: func() { c.t.Error("a snapshot came in") }}
+		Cluster: &Cluster{Self: member(id), First: c.first, Join: join}, Snapshots: noSnapshots{}, Restart: func() { c.t.Error("a snapshot came in") }}
 	if join {
 		o.Cluster.First = nil
+	}
+	if c.change != nil {
+		c.change(id, &p, &o)
+	}
+	if o.Cluster.Port, err = peer.New(p); err != nil {
+		c.t.Fatal(err)
 	}
 	on(c.stores[id])(&o)
 	n, err := Open(c.t.Context(), o, c.tapes[id])
@@ -115,6 +121,27 @@ func (c *cluster) leader(among ...string) string {
 	}
 	c.t.Fatal("nobody leads within 20 s")
 	return ""
+}
+
+// others are the running nodes without one.
+func (c *cluster) others(id string) []string {
+	return slices.DeleteFunc(c.ids(), func(other string) bool { return other == id })
+}
+
+// cut cuts a node off from some others, or heals that.
+func (c *cluster) cut(id string, from []string, on bool) {
+	for _, other := range from {
+		c.net.Cut(member(id).Raft, member(other).Raft, on)
+		c.net.Cut(member(other).Raft, member(id).Raft, on)
+	}
+}
+
+// push waits for at most 5 s.
+func (c *cluster) push(id, text string) error {
+	ctx, cancel := context.WithTimeout(c.t.Context(), 5*time.Second)
+	defer cancel()
+	_, err := c.nodes[id].Propose(ctx, command.KindPush, []byte(text))
+	return err
 }
 
 func (c *cluster) caughtUp(id string) {
@@ -171,22 +198,13 @@ func TestLeaderStops(t *testing.T) {
 				c := newCluster(t, 3)
 				defer c.stopAll()
 				old := c.leader(c.ids()...)
-				push := func(id, text string) error {
-					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-					defer cancel()
-					_, err := c.nodes[id].Propose(ctx, command.KindPush, []byte(text))
-					return err
-				}
-				if err := push(old, "before"); err != nil {
+				if err := c.push(old, "before"); err != nil {
 					t.Fatal(err)
 				}
-				others := slices.DeleteFunc(c.ids(), func(id string) bool { return id == old })
+				others := c.others(old)
 				began := time.Now()
 				if cut {
-					for _, id := range others {
-						c.net.Cut(member(old).Raft, member(id).Raft, true)
-						c.net.Cut(member(id).Raft, member(old).Raft, true)
-					}
+					c.cut(old, others, true)
 				} else {
 					c.stop(old)
 				}
@@ -195,18 +213,15 @@ func TestLeaderStops(t *testing.T) {
 					t.Errorf("another node leads after %s", took)
 				}
 				for _, id := range others {
-					if err := push(id, "meanwhile "+id); err != nil {
+					if err := c.push(id, "meanwhile "+id); err != nil {
 						t.Errorf("node %s: %v", id, err)
 					}
 				}
 				if cut {
-					if err := push(old, "nowhere"); !errors.Is(err, ErrNoLeader) && !errors.Is(err, ErrUnclear) {
+					if err := c.push(old, "nowhere"); !errors.Is(err, ErrNoLeader) && !errors.Is(err, ErrUnclear) {
 						t.Errorf("a node without a majority answers %v", err)
 					}
-					for _, id := range others {
-						c.net.Cut(member(old).Raft, member(id).Raft, false)
-						c.net.Cut(member(id).Raft, member(old).Raft, false)
-					}
+					c.cut(old, others, false)
 				} else {
 					c.start(old, false)
 				}

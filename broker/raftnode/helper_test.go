@@ -73,6 +73,7 @@ type memStore struct {
 	writes atomic.Int64
 	gate   atomic.Pointer[chan struct{}] // nil: open; else a write of commands waits for the close
 	fail   atomic.Pointer[error]
+	most   atomic.Int64 // bytes of entries in one write
 }
 
 func newMemStore() *memStore { return &memStore{InmemStore: raft.NewInmemStore()} }
@@ -85,6 +86,11 @@ func (s *memStore) StoreLogs(l []*raft.Log) error {
 		<-*gate
 	}
 	s.writes.Add(1)
+	size := int64(0)
+	for _, e := range l {
+		size += int64(len(e.Data))
+	}
+	s.most.Store(max(s.most.Load(), size)) // one goroutine writes
 	return s.InmemStore.StoreLogs(l)
 }
 

@@ -22,6 +22,7 @@ func docTables() []docTable {
 	return []docTable{
 		{"<!-- mutations -->\n", "<!-- end of mutations -->\n", "invariant", table},
 		{"<!-- placement -->\n", "<!-- end of placement -->\n", "rule", placementTable},
+		{"<!-- cluster -->\n", "<!-- end of cluster -->\n", "part", clusterTable},
 		{"<!-- client -->\n", "<!-- end of client -->\n", "fault", clientTable},
 		{"<!-- seal -->\n", "<!-- end of seal -->\n", "rule", sealTable},
 	}
