@@ -29,7 +29,8 @@ type trio struct {
 	nodes map[int]*Broker
 	first []peer.Member
 
-	restarts chan int // nodes that ask for one
+	restarts chan int                 // nodes that ask for one
+	change   func(id int, o *Options) // of each node at each start; nil: nothing
 }
 
 func peerOf(id int) peer.Member {
@@ -37,12 +38,18 @@ func peerOf(id int) peer.Member {
 }
 
 func newTrio(t *testing.T, n int) *trio {
+	c := coldTrio(t, n)
+	for i := range n {
+		c.start(i+1, false)
+	}
+	return c
+}
+
+// coldTrio is a trio of which no node has been started.
+func coldTrio(t *testing.T, n int) *trio {
 	c := &trio{t: t, disks: map[int]*vfs.MemFS{}, wals: map[int]*crashwal.FS{}, nodes: map[int]*Broker{}, restarts: make(chan int, 10)}
 	for i := range n {
 		c.first = append(c.first, peerOf(i+1))
-	}
-	for i := range n {
-		c.start(i+1, false)
 	}
 	return c
 }
@@ -58,6 +65,9 @@ func (c *trio) options(id int, join bool) Options {
 	o.Cluster = &Cluster{Self: peerOf(id), First: c.first, Join: join, Token: "secret", Listener: l, Dial: c.net.Dialer(peerOf(id).Raft)}
 	if join {
 		o.Cluster.First = nil
+	}
+	if c.change != nil {
+		c.change(id, &o)
 	}
 	return o
 }
@@ -104,6 +114,33 @@ func (c *trio) settled(ids ...int) {
 	}
 }
 
+// push pushes through one node, again while nothing of it can have happened, for at most 20 s.
+func (c *trio) push(id int, partition string, first uint64, count, size int) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
+	defer cancel()
+	for {
+		_, err := push(ctx, c.nodes[id], "orders", partition, first, count, size)
+		if err == nil {
+			return
+		}
+		if !nextRound(err) || ctx.Err() != nil {
+			c.t.Fatalf("node %d: %v", id, err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// cut cuts a node off from the others, or heals that.
+func (c *trio) cut(id int, on bool) {
+	for other := range c.disks {
+		if other != id {
+			c.net.Cut(peerOf(id).Raft, peerOf(other).Raft, on)
+			c.net.Cut(peerOf(other).Raft, peerOf(id).Raft, on)
+		}
+	}
+}
+
 // records reads all payloads of a queue on one node.
 func (c *trio) records(id int, queue string) (out []string) {
 	c.t.Helper()
@@ -136,19 +173,7 @@ func TestClusterOfBrokers(t *testing.T) {
 		c := newTrio(t, 3)
 		defer c.stopAll()
 		c.settled(1, 2, 3)
-		push := func(id int, n uint64) {
-			t.Helper()
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
-			for {
-				if _, err := push(ctx, c.nodes[id], "orders", "p", n, 3, 10); err == nil {
-					return
-				} else if !nextRound(err) || ctx.Err() != nil {
-					t.Fatalf("node %d: %v", id, err)
-				}
-				time.Sleep(100 * time.Millisecond)
-			}
-		}
+		push := func(id int, n uint64) { t.Helper(); c.push(id, "p", n, 3, 10) }
 		for i := range 30 {
 			push(1+i%3, uint64(i))
 		}
@@ -202,18 +227,7 @@ func TestFollowerGetsSnapshot(t *testing.T) {
 		push := func(many int) {
 			t.Helper()
 			for range many {
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-				for {
-					_, err := push(ctx, c.nodes[1], "orders", fmt.Sprint("p", n%5), n, 4, 300)
-					if err == nil {
-						break
-					}
-					if !nextRound(err) || ctx.Err() != nil {
-						t.Fatal(err)
-					}
-					time.Sleep(100 * time.Millisecond)
-				}
-				cancel()
+				c.push(1, fmt.Sprint("p", n%5), n, 4, 300)
 				n += 4
 			}
 		}

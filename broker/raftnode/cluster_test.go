@@ -66,7 +66,7 @@ func (c *cluster) start(id string, join bool) {
 	}
 	p := peer.Options{Self: member(id), Token: "secret", Listener: l, Dial: c.net.Dialer(member(id).Raft),
 		Seed: func() [16]byte { return [16]byte{} }, Now: time.Now, Log: zerolog.Nop()}
-	o := Options{Dir: "node-" + id, NodeID: id, Now: time.Now, Log: zerolog.Nop(), Fatal: func(err error) { c.t.Errorf("node %s: fatal: %v", id, err) },
+	o := Options{Dir: "node-" + id, NodeID: id, Now: time.Now, OpenStore: func(string) (Store, error) { return c.stores[id], nil }, Log: zerolog.Nop(), Fatal: func(err error) { c.t.Errorf("node %s: fatal: %v", id, err) },
 		Cluster: &Cluster{Self: member(id), First: c.first, Join: join}, Snapshots: noSnapshots{}, Restart: func() { c.t.Error("a snapshot came in") }}
 	if join {
 		o.Cluster.First = nil
@@ -77,7 +77,6 @@ func (c *cluster) start(id string, join bool) {
 	if o.Cluster.Port, err = peer.New(p); err != nil {
 		c.t.Fatal(err)
 	}
-	on(c.stores[id])(&o)
 	n, err := Open(c.t.Context(), o, c.tapes[id])
 	if err != nil {
 		c.t.Fatal(err)

@@ -7,10 +7,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/hashicorp/raft"
 	"github.com/rs/zerolog"
 
+	"queen/broker/peer"
 	"queen/internal/crashwal"
 )
 
@@ -158,4 +160,56 @@ func TestContinueRefusesADamagedEntry(t *testing.T) {
 			t.Errorf("a snapshot of term %d leaves a log that ends at entry %d, want %d, %v", term, got, want, err)
 		}
 	}
+}
+
+// TestTheEndBehindASnapshotIsTakenBack: all that a node has stored behind a snapshot that it took in is overruled, and the power goes when it is taken back. The node starts
+// with an empty log, where the snapshot stands.
+func TestTheEndBehindASnapshotIsTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const stands = 100
+		disk := crashwal.New(nil)
+		open := func() Store {
+			t.Helper()
+			s, err := OpenWAL(crashwal.Dir, disk, disk.Meta(), smallFile, zerolog.Nop())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		s := open()
+		list := raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{{ID: "1", Address: "1"}, {ID: "2", Address: "2"}, {ID: "3", Address: "3"}}})
+		if err := Continue(crashwal.Dir, s, stands, Point{Term: 3, MembersAt: 1, Members: list}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range uint64(20) {
+			if err := s.StoreLog(termEntry(stands+1+i, 4)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l := &logs{store: s, shared: true, fatal: func(err error) { t.Error(err) }, applied: func() uint64 { return stands }}
+		if err := l.DeleteRange(stands+1, stands+20); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		disk = disk.CrashClone(0, nil, nil)
+		c := &cluster{t: t, stores: map[string]*memStore{}, tapes: map[string]*tape{}, nodes: map[string]*Node{}, first: []peer.Member{member("1"), member("2"), member("3")}}
+		c.change = func(_ string, _ *peer.Options, o *Options) {
+			s := open()
+			if last, err := Check(o.Dir, s, stands, Base{stands, 3}); err != nil || last != 0 {
+				t.Errorf("a log that ends at entry %d: %v", last, err)
+			}
+			o.Base = Base{stands, 3}
+			o.OpenStore = func(string) (Store, error) { return s, nil }
+		}
+		c.stores["1"], c.tapes["1"] = newMemStore(), &tape{applied: stands}
+		for range 2 {
+			c.start("1", false)
+			if at := c.nodes["1"].Status(); at.Applied != stands || at.LastLog != stands {
+				t.Errorf("it stands at entry %d, and knows %d", at.Applied, at.LastLog)
+			}
+			c.stop("1")
+		}
+	})
 }
