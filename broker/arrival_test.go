@@ -96,11 +96,10 @@ func (c *trio) comeBack(what string) {
 	if c.nodes[3] == nil {
 		c.start(3, false)
 	}
-	want := c.records(1, "orders")
 	for began := time.Now(); ; {
 		select {
 		case <-c.nodes[3].Settled():
-			if got := c.records(3, "orders"); slices.Equal(got, want) {
+			if slices.Equal(c.records(3, "orders"), c.records(1, "orders")) {
 				return
 			}
 		default:

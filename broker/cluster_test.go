@@ -158,6 +158,9 @@ func (c *trio) records(id int, queue string) (out []string) {
 	}); err != nil {
 		c.t.Fatal(err)
 	}
+	if qid == 0 { // nothing of it is here yet
+		return nil
+	}
 	for h, err := range b.Log(stages.DefaultTenant).Headers(c.t.Context(), qid, 0, 1<<62) {
 		if err != nil {
 			c.t.Fatalf("node %d: %v", id, err)
@@ -312,6 +315,13 @@ func TestGrow(t *testing.T) {
 			t.Helper()
 			m, err := c.nodes[by].Node().Change(t.Context(), ch)
 			var refusal *raftnode.ChangeError
+			for range 100 { // the leadership may move, after a change of the voters too
+				if !errors.As(err, &refusal) || refusal.Code != "leader_changed" && refusal.Code != "leader_unreachable" {
+					break
+				}
+				time.Sleep(100 * time.Millisecond)
+				m, err = c.nodes[by].Node().Change(t.Context(), ch)
+			}
 			switch {
 			case err == nil && want == "":
 			case errors.As(err, &refusal) && refusal.Code == want:

@@ -2,7 +2,8 @@
 // which sockets do not work.
 //
 // A cut link loses nothing and says nothing: who writes waits until it heals, his deadline passes or the stream is closed, and who dials waits
-// as long as he has patience. That is what a partition looks like to a program. It plays no delay, loss or reordering: streams have none.
+// as long as he has patience. The end of a stream does not cross it either: the other side hears of a Close when the link heals. That is what a
+// partition looks like to a program. It plays no delay, loss or reordering: streams have none.
 package pipenet
 
 import (
@@ -20,7 +21,8 @@ type Net struct {
 	listens map[string]*listener
 	cut     map[[2]string]bool
 	conns   map[*conn]bool
-	changed chan struct{} // closed at each change of a link
+	unheard map[*conn]bool // closed while their link was cut: the other side does not know
+	changed chan struct{}  // closed at each change of a link
 }
 
 // Listen opens an address, which is any text.
@@ -111,6 +113,12 @@ func (n *Net) Cut(from, to string, cut bool) {
 		n.cut = map[[2]string]bool{}
 	}
 	n.cut[[2]string{from, to}] = cut
+	for c := range n.unheard {
+		if !n.cut[[2]string{c.from, c.to}] {
+			delete(n.unheard, c)
+			_ = c.Conn.Close() // of a pipe, which cannot fail
+		}
+	}
 	close(n.change())
 	n.changed = nil
 }
@@ -169,7 +177,6 @@ type conn struct {
 	net.Conn
 	net      *Net
 	from, to string
-	once     sync.Once
 	done     chan struct{}
 
 	mu       sync.Mutex
@@ -204,30 +211,65 @@ func (c *conn) Write(b []byte) (int, error) {
 	}
 }
 
+// Read waits for bytes of the other end.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil && c.closed() {
+		err = net.ErrClosed
+	}
+	return n, err
+}
+
+// Close ends the stream here at once. The other end hears of it when the link is not cut.
 func (c *conn) Close() error {
-	c.once.Do(func() {
-		close(c.done)
-		c.net.mu.Lock()
-		delete(c.net.conns, c)
-		c.net.mu.Unlock()
-	})
-	return c.Conn.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed() {
+		return nil
+	}
+	close(c.done)
+	c.net.mu.Lock()
+	defer c.net.mu.Unlock()
+	delete(c.net.conns, c)
+	if !c.net.cut[[2]string{c.from, c.to}] {
+		return c.Conn.Close()
+	}
+	if c.net.unheard == nil {
+		c.net.unheard = map[*conn]bool{}
+	}
+	c.net.unheard[c] = true
+	return c.Conn.SetDeadline(time.Unix(1, 0)) // who reads or writes here is told
+}
+
+func (c *conn) closed() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
 }
 
 func (c *conn) SetDeadline(t time.Time) error {
-	c.keep(t)
-	return c.Conn.SetDeadline(t)
+	return c.keep(func() error { c.deadline = t; return c.Conn.SetDeadline(t) })
+}
+
+func (c *conn) SetReadDeadline(t time.Time) error {
+	return c.keep(func() error { return c.Conn.SetReadDeadline(t) })
 }
 
 func (c *conn) SetWriteDeadline(t time.Time) error {
-	c.keep(t)
-	return c.Conn.SetWriteDeadline(t)
+	return c.keep(func() error { c.deadline = t; return c.Conn.SetWriteDeadline(t) })
 }
 
-func (c *conn) keep(t time.Time) {
+// keep sets deadlines while the stream is open.
+func (c *conn) keep(set func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.deadline = t
+	if c.closed() {
+		return net.ErrClosed
+	}
+	return set()
 }
 
 func (c *conn) LocalAddr() net.Addr  { return address(c.from) }
