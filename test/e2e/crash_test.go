@@ -24,7 +24,7 @@ func crashEnv(s3 string) harness.Env {
 // point that aborts the broker there and is started again. Every run must leave the same objects under the same keys.
 func TestCrashPoints(t *testing.T) {
 	origin := filepath.Join(t.TempDir(), "data")
-	fill(t, origin, 60)
+	fill(t, origin, 60, noise)
 	spread := []string{"QUEEN_S3_LAYOUT", "per-partition"}
 	wants := map[string]result{"merged": mirror(t, origin, t.TempDir(), "", nil), "per-partition": mirror(t, origin, t.TempDir(), "", spread)}
 	for layout, want := range wants {
@@ -64,19 +64,25 @@ func TestCrashPoints(t *testing.T) {
 	}
 }
 
-// fill pushes about n MiB of payloads that do not compress, to three partitions, with the sink off.
-func fill(t *testing.T, dir string, n int) {
+// noise is a payload that does not compress, about so many KiB.
+func noise(t *testing.T, kib int) string {
+	t.Helper()
+	raw := make([]byte, kib<<10*3/4)
+	if _, err := rand.Read(raw); err != nil {
+		t.Fatal(err)
+	}
+	return `"` + base64.StdEncoding.EncodeToString(raw) + `"`
+}
+
+// fill pushes about n MiB of payloads to three partitions, with the sink off.
+func fill(t *testing.T, dir string, n int, payload func(t *testing.T, kib int) string) {
 	t.Helper()
 	b := harness.StartBroker(t, dir, nil)
 	for i := range n {
 		var items []harness.Item
 		for j := range 16 {
-			raw := make([]byte, 48<<10)
-			if _, err := rand.Read(raw); err != nil {
-				t.Fatal(err)
-			}
 			items = append(items, harness.Item{Queue: "orders", Partition: fmt.Sprintf("p-%d", (i+j)%3), TxID: fmt.Sprintf("tx-%d-%d", i, j),
-				Payload: `"` + base64.StdEncoding.EncodeToString(raw) + `"`})
+				Payload: payload(t, 64)})
 		}
 		if err := b.Push(items...); err != nil {
 			t.Fatal(err)
