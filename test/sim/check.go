@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -133,7 +134,7 @@ func (l *life) read(w *world, queue, partition string) []lake.Row {
 	log := lake.HTTPLog{URL: "http://node", Client: &http.Client{Transport: l}}
 	var out []lake.Row
 	for offset := int64(0); ; {
-		rows, low, high, err := log.Fetch(w.t.Context(), queue, partition, offset)
+		rows, low, high, err := log.Fetch(w.t.Context(), queue, partition, offset, math.MaxInt64)
 		if err != nil {
 			w.fail("node %d: read %s/%s: %v", l.m.id, queue, partition, err)
 			return out
