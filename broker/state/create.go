@@ -18,7 +18,8 @@ func (s *State) queue(tenant [16]byte, name string) *queue {
 // newQueueRow returns the row of a queue that is about to be made, without options.
 func (s *State) newQueueRow(tenant [16]byte, name string) *QueueRow {
 	row := &QueueRow{
-		ID: stages.QueueID(s.meta.nextQueue), Tenant: tenant, Name: name, Created: s.meta.now, Config: 1,
+		ID: stages.QueueID(s.meta.nextQueue), Tenant: tenant, Name: name, Created: s.meta.now,
+		Config: s.meta.nextQueue<<32 | 1, // of this queue alone: a push that was prepared for an earlier one of its name is stale
 	}
 	row.Namespace, row.Task = nameParts(name)
 	return row

@@ -80,7 +80,7 @@ type QueueRow struct {
 	Name            string
 	Namespace, Task string
 	Created         stages.Micros
-	Config          uint64           // version, from 1; every configure command adds 1
+	Config          uint64           // version: the queue's id in the upper 32 bits, and below it 1 more with every configure command; builds before 0.1 began at 1
 	Options         []command.Option // those that were given a value, by number; see Option for the others
 	// Key is the fingerprint of the key that all sealed payloads of the queue are sealed with: that of the first one; 0 = there was none yet.
 	Key seal.Fingerprint

@@ -44,8 +44,9 @@ type Book struct {
 	rows  map[string]*waiter // queues that this node would run and does not hold, by name
 	here  Moment             // when this node's own presence row was first written; never = it was not
 
-	over   Moment // since when this node has held more than its share; never = it does not
-	giving giving
+	over    Moment // since when this node has held more than its share; never = it does not
+	refused int    // how often in a row nobody took what was given, with these nodes
+	giving  giving
 }
 
 // node is another node, as its presence row shows it.
@@ -65,6 +66,7 @@ type waiter struct {
 	free    Moment // since when it is seen free; never = it is not
 	jitter  time.Duration
 	rest    Moment // it is not claimed before
+	back    bool   // nobody took it when this node gave it: it is claimed again whatever the share
 	claimed bool   // it was handed out to be claimed, and there was no answer yet
 	shown   bool   // the holder was told to people
 }
@@ -100,7 +102,7 @@ func (b *Book) Nodes(now Moment, rows []Row) {
 		n := b.nodes[r.Node]
 		if n == nil {
 			n = &node{}
-			b.nodes[r.Node] = n
+			b.nodes[r.Node], b.refused = n, 0
 		}
 		fresh := n.version != r.Version
 		n.expires = b.expiry(now, r, fresh, n.expires)
@@ -111,6 +113,7 @@ func (b *Book) Nodes(now Moment, rows []Row) {
 	for name := range b.nodes {
 		if !there[name] {
 			delete(b.nodes, name)
+			b.refused = 0
 			b.hurry(now, name)
 		}
 	}

@@ -105,7 +105,7 @@ func (b *Book) moment(w *waiter, size Size, ahead int) Moment {
 		return max(b.here, w.rest)
 	}
 	wait := min(w.jitter+time.Duration(size.Load+ahead)*perQueue, longest)
-	if size.Held+ahead >= b.Share(size.Queues) {
+	if size.Held+ahead >= b.Share(size.Queues) && !w.back {
 		wait += b.o.TTL
 	}
 	return max(max(w.free, b.here)+wait, w.rest)
@@ -158,7 +158,14 @@ func (b *Book) Excess(now Moment, size Size) bool {
 	if b.over == never {
 		b.over = now
 	}
-	return now-b.over >= b.o.TTL && b.giving.queue == "" && b.alive(now)
+	return now-b.over >= b.patience() && b.giving.queue == "" && b.alive(now)
+}
+
+// patience is how long there must have been too many queues before one is given back: a time to live, and twice as long each time that nobody took what was
+// given, up to an hour. A node may be there and not take a queue: it lacks a key, or what an intent says, or is far behind. It counts as a node all the same, since
+// its row does not say so; what is given for it comes back after the cool-down, and is seldom tried again.
+func (b *Book) patience() Moment {
+	return min(b.o.TTL<<min(b.refused, 16), max(b.o.TTL, time.Hour))
 }
 
 // alive says whether all nodes that are counted have been heard of lately. One that has missed two beats is probably gone, and what was given to it
@@ -229,5 +236,11 @@ func (b *Book) Settled(now Moment) (queue, holder string, ok bool) {
 		return "", "", false
 	}
 	b.giving = giving{}
+	if holder != "" || w == nil {
+		b.refused = 0
+	} else {
+		b.refused++
+		b.over, w.back = never, true
+	}
 	return g.queue, holder, true
 }
