@@ -141,7 +141,7 @@ func (b *Broker) begin(ctx context.Context, seed [16]byte) error {
 	if err := snapshot.CleanIncoming(b.disk, b.snapshotsAt()); err != nil {
 		return err
 	}
-	cluster, err := b.joinCluster()
+	cluster, err := b.joinCluster(seed)
 	if err != nil {
 		return err
 	}

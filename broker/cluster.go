@@ -40,13 +40,19 @@ func (c *Cluster) Validate() error {
 	return errors.Join(errs...)
 }
 
-// joinCluster opens this node to the others; nil: it is alone.
-func (b *Broker) joinCluster() (*raftnode.Cluster, error) {
+// joinCluster opens this node to the others; nil: it is alone. had is the seed that the folder names, zeros: none. It counts before the state has it again, which may take a
+// leader: a founder that lost its disk asks whether there is a cluster.
+func (b *Broker) joinCluster(had [16]byte) (*raftnode.Cluster, error) {
 	c := b.o.Cluster
 	if c == nil {
 		return nil, nil
 	}
-	seed := func() [16]byte { seed, _ := b.state.Seed(); return seed }
+	seed := func() [16]byte {
+		if seed, known := b.state.Seed(); known {
+			return seed
+		}
+		return had
+	}
 	port, err := peer.New(peer.Options{Self: c.Self, Token: c.Token, Listener: c.Listener, Dial: c.Dial, Seed: seed, Now: b.o.Now, Log: b.o.Log})
 	if err != nil {
 		return nil, err

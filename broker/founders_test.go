@@ -7,8 +7,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"queen/broker/command"
 	"queen/broker/raftnode"
+	"queen/internal/crashwal"
 )
 
 // same waits until some nodes have the same appends, this many.
@@ -65,6 +68,47 @@ func TestAFounderWithoutItsDisk(t *testing.T) {
 		c.stop(1) // and from now on node 2 is as good as it was
 		c.push(2, "p", 100, 1, 10)
 		c.same(12, 2, 3)
+	})
+}
+
+// TestAFounderWithoutItsDiskSoonAfterTheBeginning: the same when the power of node 3 went before its state was flushed once. Until there is a leader it only knows from its folder
+// that there is a cluster, and node 2 does not begin another one with it.
+func TestAFounderWithoutItsDiskSoonAfterTheBeginning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := coldTrio(t, 3)
+		defer c.stopAll()
+		c.disks[3], c.wals[3] = vfs.NewCrashableMem(), crashwal.New(nil)
+		for id := 1; id <= 3; id++ {
+			c.start(id, false)
+		}
+		c.settled(1, 2, 3)
+		disk, wal := c.disks[3].CrashClone(vfs.CrashCloneCfg{}), c.wals[3].CrashClone(0, nil, nil)
+		c.stop(3)
+		c.disks[3], c.wals[3] = disk, wal
+		for n := range 10 {
+			c.push(1, "p", uint64(n), 1, 10)
+		}
+		c.same(10, 1, 2)
+		c.stop(1)
+		c.stop(2)
+		delete(c.disks, 2)
+		delete(c.wals, 2)
+		c.start(3, false)
+		if _, known := c.nodes[3].State().Seed(); known {
+			t.Fatal("the state was flushed: the test does not test")
+		}
+		c.start(2, false)
+		for range 600 {
+			time.Sleep(50 * time.Millisecond)
+			for _, id := range []int{2, 3} {
+				if c.nodes[id].Node().Leads() {
+					t.Fatalf("node %d leads without what nodes 1 and 2 acknowledged", id)
+				}
+			}
+		}
+		c.start(1, false)
+		c.settled(1, 2, 3)
+		c.same(10, 1, 2, 3)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,7 +18,7 @@ const (
 	greetingLimit = 5 * time.Second
 	dialLimit     = 5 * time.Second
 	saysEvery     = time.Minute // between two lines about refused streams
-	maxGreetings  = 64          // that go on at once
+	maxGreetings  = 64          // that go on at once; beyond it the oldest ends
 )
 
 // Options of a Port. All but Dial and Now are required.
@@ -44,7 +45,7 @@ type Port struct {
 
 	mu    sync.Mutex
 	open  map[net.Conn]Kind // accepted connections; 0 while the greeting goes on
-	fresh int               // of them, those whose greeting goes on
+	fresh []net.Conn        // of them, those whose greeting goes on, the oldest first
 	said  time.Time
 	quiet int
 }
@@ -144,14 +145,13 @@ func (p *Port) receive(c net.Conn) {
 	if !p.note(c, true) {
 		return
 	}
-	defer p.greeted()
 	limit := time.AfterFunc(greetingLimit, func() { drop(c) })
 	h, err := answer(c, p.o.Token, p.o.Self.ID, p.o.Seed())
 	if !limit.Stop() && err == nil {
 		err = errors.New("the greeting took too long")
 	}
+	p.greeted(c, h.kind)
 	if err == nil {
-		p.mark(c, h.kind)
 		lane := p.Lane(h.kind).(*lane)
 		select {
 		case lane.conns <- &stream{Conn: c, port: p}:
@@ -166,10 +166,12 @@ func (p *Port) receive(c net.Conn) {
 	drop(c)
 }
 
-func (p *Port) mark(c net.Conn, k Kind) {
+// greeted says that a greeting has ended.
+func (p *Port) greeted(c net.Conn, k Kind) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.open[c] = k
+	p.fresh = slices.DeleteFunc(p.fresh, func(one net.Conn) bool { return one == c })
 }
 
 // stream is an accepted connection, which its user, or the port, closes.
@@ -198,20 +200,13 @@ func (p *Port) note(c net.Conn, add bool) bool {
 		return false
 	default:
 	}
-	if p.fresh >= maxGreetings { // strangers may not use up the process's descriptors
-		drop(c)
-		return false
+	if len(p.fresh) == maxGreetings { // strangers may not use up the process's descriptors, and a node greets at once: it is not the oldest
+		drop(p.fresh[0])
+		p.fresh = p.fresh[1:]
 	}
-	p.fresh++
+	p.fresh = append(p.fresh, c)
 	p.open[c] = 0
 	return true
-}
-
-// greeted ends what note began.
-func (p *Port) greeted() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.fresh--
 }
 
 // CloseAccepted closes the streams of one kind that were accepted: their other ends open new ones.

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"io"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,7 +13,7 @@ import (
 )
 
 // TestSilentStrangers: whoever opens connections to the port and says nothing holds no more than maxGreetings of them, each for no longer than a greeting may take, and
-// keeps a node of the cluster out for no longer than that.
+// keeps no node of the cluster out, not even one moment.
 func TestSilentStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n pipenet.Net
@@ -30,31 +31,43 @@ func TestSilentStrangers(t *testing.T) {
 			defer ports[id].Close()
 		}
 		const strangers = 3 * maxGreetings
-		dial, held := n.Dialer("stranger"), 0
-		for range strangers {
+		var silent []net.Conn
+		held := func() (n int) {
+			ports["2"].mu.Lock()
+			defer ports["2"].mu.Unlock()
+			return len(ports["2"].open)
+		}
+		for dial := n.Dialer("stranger"); len(silent) < strangers; {
 			c, err := dial(t.Context(), "raft-2")
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer drop(c)
-			if _, err := io.ReadFull(c, make([]byte, len(greetingMagic)+1+nonceLen)); err == nil {
-				held++
+			silent = append(silent, c)
+			if _, err := io.ReadFull(c, make([]byte, len(greetingMagic)+1+nonceLen)); err != nil {
+				t.Errorf("connection %d is not greeted: %v", len(silent), err)
 			}
+			synctest.Wait()
 		}
-		if held != maxGreetings {
-			t.Errorf("%d of %d silent connections are held open, want %d", held, strangers, maxGreetings)
+		if got := held(); got != maxGreetings {
+			t.Errorf("%d of %d silent connections are held open, want %d", got, strangers, maxGreetings)
 		}
-		began := time.Now()
-		for {
-			c, err := ports["1"].Dial(t.Context(), "2", ports["2"].o.Self.Address(), Raft)
-			if err == nil {
-				drop(c)
-				return
+		for _, kind := range []Kind{Raft, Forward} {
+			go func() {
+				if c, err := ports["2"].Lane(kind).Accept(); err == nil {
+					drop(c)
+				}
+			}()
+			c, err := ports["1"].Dial(t.Context(), "2", ports["2"].o.Self.Address(), kind)
+			if err != nil {
+				t.Fatalf("a node of the cluster is kept out: %v", err)
 			}
-			if time.Since(began) > greetingLimit {
-				t.Fatalf("a node of the cluster is kept out for %s: %v", time.Since(began), err)
-			}
-			time.Sleep(100 * time.Millisecond)
+			drop(c)
+		}
+		time.Sleep(greetingLimit + time.Second)
+		synctest.Wait()
+		if got := held(); got > 0 {
+			t.Errorf("%d silent connections are held open after %s", got, greetingLimit)
 		}
 	})
 }

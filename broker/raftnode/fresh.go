@@ -68,9 +68,26 @@ func (n *Node) readFresh(applied uint64) error {
 		return err
 	}
 	n.fresh.is = value == 1
-	if last == 0 && applied == 0 && !n.fresh.is {
+	if last > 0 || applied > 0 {
+		return nil
+	}
+	if !n.fresh.is {
 		n.fresh.is = true
-		return n.store.SetUint64([]byte(freshKey), 1)
+		if err := n.store.SetUint64([]byte(freshKey), 1); err != nil {
+			return err
+		}
+	}
+	return n.forgetHalfBeginning()
+}
+
+// forgetHalfBeginning takes back what a power loss between the two writes of raft.BootstrapCluster leaves: term 1 without entry 1, which raft would take for a cluster, and nobody
+// would ever lead. No vote is given in term 1: the first election is for term 2.
+func (n *Node) forgetHalfBeginning() error {
+	switch term, err := n.store.GetUint64([]byte(currentTerm)); {
+	case err != nil && err.Error() != notFound:
+		return err
+	case term == 1:
+		return n.store.SetUint64([]byte(currentTerm), 0)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package raftnode
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -218,6 +219,33 @@ func TestAReplacedNodeDoesNotLead(t *testing.T) {
 			t.Errorf("node %s asks for a restart", got)
 		}
 	})
+}
+
+// TestPowerLossAtTheBeginning: the power of some or all founders goes when they have written the term of the beginning and not yet its entry. They begin again.
+func TestPowerLossAtTheBeginning(t *testing.T) {
+	for half := 1; half <= 3; half++ {
+		t.Run(fmt.Sprint(half), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := &cluster{t: t, stores: map[string]*memStore{}, tapes: map[string]*tape{}, nodes: map[string]*Node{}, first: []peer.Member{member("1"), member("2"), member("3")}}
+				defer c.stopAll()
+				for i, m := range c.first {
+					c.stores[m.ID], c.tapes[m.ID] = newMemStore(), &tape{}
+					if i < half {
+						if err := errors.Join(c.stores[m.ID].SetUint64([]byte(freshKey), 1), c.stores[m.ID].SetUint64([]byte(currentTerm), 1)); err != nil {
+							t.Fatal(err)
+						}
+					}
+					c.start(m.ID, false)
+				}
+				c.leader(c.ids()...)
+				if err := c.push("1", "first"); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Second)
+				c.sameEverywhere(map[string]bool{"first": true})
+			})
+		})
+	}
 }
 
 // TestAnotherNodesFolder: a node of a cluster does not start on the log of another one, whose votes it would give again.
