@@ -26,6 +26,8 @@ type Proxy struct {
 	hold func(Request) <-chan struct{} // nil: pass
 	open map[int]Request               // requests that have arrived and were not answered
 	next int
+
+	fault Fault // nil: pass
 }
 
 // StartProxy starts a proxy in front of target.
@@ -52,6 +54,13 @@ func StartProxy(t testing.TB, target string) *Proxy {
 			case <-r.Context().Done():
 				return
 			}
+		}
+		p.mu.Lock()
+		fault := p.fault
+		p.mu.Unlock()
+		if fault != nil {
+			fault(w, r, forward)
+			return
 		}
 		forward.ServeHTTP(w, r)
 	}))
