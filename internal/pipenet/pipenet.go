@@ -204,6 +204,9 @@ func (c *conn) Write(b []byte) (int, error) {
 		select {
 		case <-changed:
 		case <-late:
+			if c.closed() {
+				return 0, net.ErrClosed
+			}
 			return 0, os.ErrDeadlineExceeded
 		case <-c.done:
 			return 0, net.ErrClosed
