@@ -119,6 +119,9 @@ func (w *world) logs() [nodes]string {
 		var b strings.Builder
 		l := m.runs()
 		for _, queue := range queueNames() {
+			if queue == short { // retention goes on, and one node may be an entry ahead
+				continue
+			}
 			for c := range clients {
 				for _, row := range l.read(w, queue, fmt.Sprintf("c%d", c)) {
 					fmt.Fprintf(&b, "%s/c%d %d %d %s %s\n", queue, c, row.Offset, row.TS, row.TxID, row.Payload)
