@@ -64,7 +64,7 @@ var clientTable = []mutation{
 	{invariant: "P28", why: "a bucket that hangs keeps what others wait for",
 		file: "upload/retry.go", old: "slow && c.o.Wanted()", new: "slow && c.o.Wanted() && false", pkg: "upload", test: "TestSlowAttemptIsTheLastWhileWanted", says: ""},
 	{invariant: "P30", why: "a setting does not reach the client",
-		file: "sink/sink.go", old: "PathStyle: s.cfg.PathStyle,", new: "PathStyle: true,", pkg: "sink", test: "TestP30SettingsOnTheWire", says: "lake.fakes3.test"},
+		file: "sink/sink.go", old: "PathStyle: s.cfg.PathStyle,", new: "PathStyle: true,", pkg: "sink", test: "TestEverySetting", says: "lake.fakes3.test"},
 	{invariant: "P31", why: "a lease is asked about before the first attempt only",
 		file: "upload/retry.go", old: "if err := c.permitted(op); err != nil {", new: "if err := c.permitted(op); err != nil && n == 1 {",
 		pkg: "upload", test: "TestP31PermitIsAskedBeforeEachAttempt", says: ""},
