@@ -43,6 +43,7 @@ func bucketFaults() []bucketFault {
 // TestBucketFaults breaks the way to a real store under a broker that is written to. While it is broken the lag grows, `/status` says why in a sentence, and the
 // memory of a failed window is given back; when it is whole again everything arrives once. All faults run beside each other: they are waits.
 func TestBucketFaults(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	var wg sync.WaitGroup
 	for _, f := range bucketFaults() {
 		wg.Go(func() { t.Run(f.name, func(t *testing.T) { broken(t, f) }) })

@@ -146,6 +146,7 @@ func (o *overrun) audited() {
 // what it did not remove is in an object; across kill -9 between removal and commit, at the edges of a window, twice in a row, under `latest`, and in a redo. The
 // stories run beside each other: each waits a minute or two for retention.
 func TestRetentionOverrun(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	stories := map[string]func(o *overrun){
 		"twice in a row": func(o *overrun) {
 			o.filled(func(b *harness.Broker) { o.push(b, 10) })
@@ -208,6 +209,7 @@ func TestRetentionOverrun(t *testing.T) {
 // TestRetentionBelowTheWindow has retention of a fifth of a window, as 60 s are of five minutes: each record is past its deadline long before its window closes,
 // and none is lost while the sink keeps up, kill -9 or not. TestRetentionWaitsForASinkThatKeepsUp of package broker has the full sizes.
 func TestRetentionBelowTheWindow(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	o := newOverrun(t, "earliest")
 	o.env = o.env.With("QUEEN_S3_MAX_WINDOW_MS", "5000")
 	b := harness.StartBroker(t, o.dir, o.env)

@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -86,14 +87,22 @@ func (w *world) settle() {
 			w.fail("node %d is off", m.id)
 			continue
 		}
-		l.mu.Lock()
-		var status any
-		if l.sink != nil {
-			status = l.sink.Status()
-		}
-		l.mu.Unlock()
-		w.fail("node %d after ten minutes of peace: %+v, sink %+v", m.id, l.broker.Status(), status)
+		w.fail("node %d after ten minutes of peace: %+v\n%s", m.id, l.broker.Status(), l.sinkStatus())
 	}
+}
+
+// sinkStatus is the sink's own report, a line a queue.
+func (l *life) sinkStatus() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sink == nil {
+		return "no sink"
+	}
+	text, err := json.Marshal(l.sink.Status())
+	if err != nil {
+		return err.Error()
+	}
+	return strings.ReplaceAll(string(text), `{"bufferedBytes"`, "\n"+`{"bufferedBytes"`)
 }
 
 func (w *world) done(last uint64) bool {
