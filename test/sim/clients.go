@@ -78,6 +78,16 @@ func (h *history) configure() {
 	}
 }
 
+// goodbye pushes a last batch of each client to the queue that keeps its records for a while only: what retention took before the sink had read it is in the manifest of
+// the next window, and there is none while nothing comes.
+func (h *history) goodbye() {
+	time.Sleep(2 * time.Minute) // until retention waits for no sink any more
+	for id := range clients {
+		const n = 1_000_000*queues + queues - 1
+		h.finish(h.batch(id, n))
+	}
+}
+
 // finish repeats the last batch when nothing goes wrong any more: whether it was stored must be known.
 func (h *history) finish(batch []record) {
 	for range 600 {

@@ -57,6 +57,7 @@ func run(t *testing.T, seed uint64) (counts map[string]int) {
 			}
 			w.trouble(ctx)
 			work.Wait()
+			w.hist.goodbye()
 			w.check()
 			for _, m := range w.node {
 				m.alone(func() { m.stop(true) })
