@@ -229,3 +229,35 @@ func TestEmptyAndAbsent(t *testing.T) {
 		t.Error("a folder that is not there is not an error")
 	}
 }
+
+// TestLostInAnEarlierWindow: what was lost of a partition stands in the manifest of the window in which its first record would have been. That may hold no record of the
+// partition, or none at all: the next one that is there, windows later, goes on behind it.
+func TestLostInAnEarlierWindow(t *testing.T) {
+	move := func(first, second string) mem {
+		m := whole(t)
+		for side, lost := range map[string][2]string{"1": {`"lost":[]`, `"lost":[` + first + `]`},
+			"2": {`"lost":[{"partition":"cust-2","from":1,"to":2},{"partition":"cust-2","from":3,"to":3}]`, `"lost":[` + second + `]`}} {
+			key := sides + "000000000" + side + ".json"
+			changed := bytes.Replace(m[key], []byte(lost[0]), []byte(lost[1]), 1)
+			if bytes.Equal(changed, m[key]) && lost[0] != lost[1] {
+				t.Fatalf("%s has no %s", key, lost[0])
+			}
+			m[key] = changed
+		}
+		return m
+	}
+	if _, faults := verify(t, move(`{"partition":"cust-2","from":1,"to":3}`, ""), Options{}); len(faults) > 0 {
+		t.Error(faults)
+	}
+	if _, faults := verify(t, move(`{"partition":"cust-2","from":1,"to":1}`, `{"partition":"cust-2","from":2,"to":3}`), Options{}); len(faults) > 0 {
+		t.Error(faults)
+	}
+	for name, m := range map[string]mem{
+		"too little": move(`{"partition":"cust-2","from":1,"to":2}`, ""),
+		"another's":  move(`{"partition":"cust-1","from":1,"to":3}`, ""),
+	} {
+		if _, faults := verify(t, m, Options{}); len(faults) != 1 || !strings.Contains(faults[0], `partition "cust-2": 1 to 3 are neither here nor in lost`) {
+			t.Errorf("%s: %q", name, faults)
+		}
+	}
+}

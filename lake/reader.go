@@ -129,15 +129,35 @@ func (r *reader) offset(n int64, row Row) {
 	default:
 		r.fault(n, "has offset %d of partition %q with a stamp before that of the offset before it", row.Offset, row.Partition)
 	}
+	if len(r.history.lost[row.Partition]) > 0 {
+		r.passed(row, row.Offset < at.next)
+	}
 	at.next, at.ts = row.Offset+1, row.TS
 }
 
-// lost tells whether the manifest says that all of from..to of a partition is lost.
+// passed drops what was lost in front of a record. Offsets that begin again leave nothing of what an earlier partition of the name lost.
+func (r *reader) passed(row Row, again bool) {
+	from := r.history.lost[row.Partition]
+	if again {
+		from = r.manifest.Lost
+	}
+	var left []LostRange
+	for _, l := range from {
+		if l.Partition == row.Partition && l.To > row.Offset {
+			left = append(left, l)
+		}
+	}
+	if r.history.lost[row.Partition] = left; left == nil {
+		delete(r.history.lost, row.Partition)
+	}
+}
+
+// lost tells whether manifests say that all of from..to of a partition is lost.
 func (r *reader) lost(partition string, from, to int64) bool {
 	for from <= to {
 		moved := false
-		for _, l := range r.manifest.Lost {
-			if l.Partition == partition && l.From <= from && l.To >= from {
+		for _, l := range r.history.lost[partition] {
+			if l.From <= from && l.To >= from {
 				from, moved = l.To+1, true
 			}
 		}

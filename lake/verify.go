@@ -132,12 +132,14 @@ type place struct {
 type history struct {
 	end, begin stages.Micros // end of the last window; start of the first
 	places     map[string]*place
-	compare    *comparison // nil without a log
+	// lost is what manifests say of a partition and no record has come behind yet: it stands in the window of its first record, which may hold nothing else.
+	lost    map[string][]LostRange
+	compare *comparison // nil without a log
 }
 
 func (a *audit) queue(ctx context.Context, q *queueKeys) error {
 	a.summary.Queues++
-	h := &history{end: stages.Beginning, places: map[string]*place{}}
+	h := &history{end: stages.Beginning, places: map[string]*place{}, lost: map[string][]LostRange{}}
 	if a.options.Log != nil {
 		h.compare = &comparison{log: a.options.Log, queue: unescapeName(q.queue)}
 	}
@@ -195,6 +197,7 @@ func (a *audit) window(ctx context.Context, q *queueKeys, k uint64, h *history, 
 	h.end = max(h.end, m.End)
 	for _, l := range m.Lost {
 		a.summary.Lost += l.To - l.From + 1
+		h.lost[l.Partition] = append(h.lost[l.Partition], l)
 	}
 	if err := a.objects(ctx, q, key, &m, h); err != nil {
 		return err
