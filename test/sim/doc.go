@@ -8,8 +8,5 @@
 //
 // The Go scheduler is not part of the seed, so a seed that fails may pass the next time. What the seed fixes is the schedule of faults.
 //
-// KNOWN FAULT, not mended yet: with SIM_OVERTAKE=1 the bucket is also away for so long that retention overtakes the sink. In about one world of thirty, records are then in no object
-// and in no manifest's `lost`, in a cluster only as far as is known. Until that is found and mended the fault is not part of a usual run.
-//
 // Read world.go (what a world is), life.go (one process of a node), faults.go (what goes wrong), clients.go (who pushes), check.go (what must hold).
 package sim

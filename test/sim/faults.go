@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"queen/broker/raftnode"
@@ -50,8 +49,8 @@ func (w *world) trouble(ctx context.Context) {
 			})
 			w.count("long away")
 		case 9: // retention waits for a sink for a minute and two windows, and then no more
-			if os.Getenv("SIM_OVERTAKE") == "" || w.pick(3) > 0 {
-				continue // see doc.go: not mended yet
+			if w.pick(3) > 0 {
+				continue
 			}
 			w.s3.Script(fakes3.Rule{Status: 503, Code: "SlowDown"})
 			time.Sleep(w.between(60*time.Second, 110*time.Second))
