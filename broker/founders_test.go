@@ -54,14 +54,7 @@ func TestAFounderWithoutItsDisk(t *testing.T) {
 		delete(c.wals, 2)
 		c.start(2, false)
 		c.start(3, false)
-		for range 600 {
-			time.Sleep(50 * time.Millisecond)
-			for _, id := range []int{2, 3} {
-				if c.nodes[id].Node().Leads() {
-					t.Fatalf("node %d leads without what nodes 1 and 2 acknowledged", id)
-				}
-			}
-		}
+		c.nobodyLeads(2, 3)
 		c.start(1, false)
 		c.settled(1, 2, 3)
 		c.same(11, 1, 2, 3)
@@ -69,6 +62,19 @@ func TestAFounderWithoutItsDisk(t *testing.T) {
 		c.push(2, "p", 100, 1, 10)
 		c.same(12, 2, 3)
 	})
+}
+
+// nobodyLeads sees that none of these nodes leads within half a minute.
+func (c *trio) nobodyLeads(ids ...int) {
+	c.t.Helper()
+	for range 600 {
+		time.Sleep(50 * time.Millisecond)
+		for _, id := range ids {
+			if c.nodes[id].Node().Leads() {
+				c.t.Fatalf("node %d leads without what nodes 1 and 2 acknowledged", id)
+			}
+		}
+	}
 }
 
 // TestAFounderWithoutItsDiskSoonAfterTheBeginning: the same when the power of node 3 went before its state was flushed once. Until there is a leader it only knows from its folder
@@ -98,14 +104,7 @@ func TestAFounderWithoutItsDiskSoonAfterTheBeginning(t *testing.T) {
 			t.Fatal("the state was flushed: the test does not test")
 		}
 		c.start(2, false)
-		for range 600 {
-			time.Sleep(50 * time.Millisecond)
-			for _, id := range []int{2, 3} {
-				if c.nodes[id].Node().Leads() {
-					t.Fatalf("node %d leads without what nodes 1 and 2 acknowledged", id)
-				}
-			}
-		}
+		c.nobodyLeads(2, 3)
 		c.start(1, false)
 		c.settled(1, 2, 3)
 		c.same(10, 1, 2, 3)

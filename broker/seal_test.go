@@ -10,21 +10,11 @@ import (
 
 	"queen/broker/command"
 	"queen/broker/seal"
+	"queen/broker/seal/sealtest"
 	"queen/broker/segment"
 	"queen/broker/state"
 	"queen/stages"
 )
-
-const keyText = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
-
-func parseKey(t testing.TB, text string) *seal.Key {
-	t.Helper()
-	k, err := seal.ParseKey(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
-}
 
 // pushSealed pushes payloads into one partition, sealed with a key.
 func pushSealed(t testing.TB, b *Broker, k *seal.Key, queue string, payloads ...string) *state.PushResult {
@@ -79,7 +69,7 @@ func payloads(t testing.TB, b *Broker, queue string) (out []string) {
 // disk holds no plain text.
 func TestSealedRestart(t *testing.T) {
 	dir := t.TempDir()
-	key := parseKey(t, keyText)
+	key := sealtest.Key(t, sealtest.Text)
 	with := func(k *seal.Key) Options {
 		o := options(t, dir)
 		o.Key = k
@@ -87,14 +77,14 @@ func TestSealedRestart(t *testing.T) {
 	}
 	b := start(t, with(key))
 	pushSealed(t, b, key, "orders", `{"secret":"hunter2"}`, `"hunter2"`)
-	if r := pushSealed(t, b, parseKey(t, "ff"+keyText[2:]), "orders", `"of another"`); !r.Stale {
+	if r := pushSealed(t, b, sealtest.Key(t, sealtest.Other), "orders", `"of another"`); !r.Stale {
 		t.Errorf("another key sealed into the queue: %+v", r)
 	}
 	mustPush(t, b, "plain", "p", 0, 1)
 	if err := b.state.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	for _, k := range []*seal.Key{key, nil, parseKey(t, "ff"+keyText[2:]), key} {
+	for _, k := range []*seal.Key{key, nil, sealtest.Key(t, sealtest.Other), key} {
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -132,7 +131,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	params, err := decode(params)
-	if err == nil && strings.HasPrefix(route.Pattern, "/api/") && route.Level != Admin && !s.settled() {
+	if err == nil && route.needsState() && !s.settled() {
 		err = raftnode.ErrNoLeader
 	}
 	if err == nil {

@@ -59,9 +59,18 @@ func Routes() []Route {
 	}
 }
 
+// membershipPath is what the routes begin with that are about the nodes, and not about what they hold.
+const membershipPath = "/api/v1/system/raft/"
+
+// needsState says whether a route reads or changes what is in the log: a node that does not show all of that yet answers 503. Who is a member can be asked and changed
+// before, or no node could be added.
+func (r *Route) needsState() bool {
+	return strings.HasPrefix(r.Pattern, "/api/") && !strings.HasPrefix(r.Pattern, membershipPath)
+}
+
 // routesFor leaves out what a node has nothing for.
 func routesFor(o Options) []Route {
-	return slices.DeleteFunc(Routes(), func(r Route) bool { return o.Members == nil && strings.HasPrefix(r.Pattern, "/api/v1/system/raft/") })
+	return slices.DeleteFunc(Routes(), func(r Route) bool { return o.Members == nil && strings.HasPrefix(r.Pattern, membershipPath) })
 }
 
 // compiled is a route with its pattern cut into segments.

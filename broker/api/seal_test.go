@@ -13,24 +13,14 @@ import (
 
 	"queen/broker/command"
 	"queen/broker/seal"
+	"queen/broker/seal/sealtest"
 	"queen/broker/segment"
 	"queen/broker/state"
 	"queen/stages"
 )
 
-const keyText = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
-
-func keyOf(t testing.TB, text string) *seal.Key {
-	t.Helper()
-	k, err := seal.ParseKey(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
-}
-
 func withKey(t testing.TB, text string) func(*Options) {
-	return func(o *Options) { o.Key = keyOf(t, text) }
+	return func(o *Options) { o.Key = sealtest.Key(t, text) }
 }
 
 // node is the same broker behind another node, which has another key or none.
@@ -103,7 +93,7 @@ func TestSealedPayloads(t *testing.T) {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			f := newFixture(t, withKey(t, keyText))
+			f := newFixture(t, withKey(t, sealtest.Text))
 			f.encrypt(t, "q", true)
 			if w := f.do("POST", "/api/v1/push", pushBody([]byte(c.payload))); w.Code != http.StatusCreated {
 				t.Fatalf("%d %.200s", w.Code, w.Body)
@@ -130,7 +120,7 @@ func TestSealedPayloads(t *testing.T) {
 // Two queues of one push: what one of them seals, the other stores as it is. Two payloads that are the same are sealed as two texts, and a
 // repeated push is a duplicate although its texts differ again.
 func TestSealedBesideOpen(t *testing.T) {
-	f := newFixture(t, withKey(t, keyText))
+	f := newFixture(t, withKey(t, sealtest.Text))
 	f.encrypt(t, "secret", true)
 	body := `{"items":[{"queue":"open","transactionId":"a","payload":[1]},{"queue":"secret","transactionId":"a","payload":[1]},` +
 		`{"queue":"secret","transactionId":"b","payload":[1]},{"queue":"secret","partition":"p","payload":{"encrypted":"AA==","iv":"AA==","authTag":"AA=="}}]}`
@@ -150,7 +140,7 @@ func TestSealedBesideOpen(t *testing.T) {
 
 // A key that is turned on, off and on again: each payload is stored as the queue was configured when its push was taken, and all are read.
 func TestSealingFollowsTheOption(t *testing.T) {
-	f := newFixture(t, withKey(t, keyText))
+	f := newFixture(t, withKey(t, sealtest.Text))
 	push := func(n int) { f.ok(t, http.StatusCreated, "POST", "/api/v1/push", string(pushBody(fmt.Append(nil, n)))) }
 	push(0)
 	f.encrypt(t, "q", true)
@@ -173,12 +163,12 @@ func TestSealingFollowsTheOption(t *testing.T) {
 // A node without the key, or with another one, shows what is stored, takes no payload for a queue that is sealed, and says what to do. Without
 // the option it takes them again.
 func TestWrongAndMissingKey(t *testing.T) {
-	f := newFixture(t, withKey(t, keyText))
+	f := newFixture(t, withKey(t, sealtest.Text))
 	f.encrypt(t, "q", true)
 	f.ok(t, http.StatusCreated, "POST", "/api/v1/push", string(pushBody([]byte(`{"secret":"hunter2"}`))))
 	stored, _ := f.stored(t, "q")
 	right := f.key.String()
-	other := keyOf(t, "ff"+keyText[2:])
+	other := sealtest.Key(t, sealtest.Other)
 	for _, c := range []struct {
 		key  *seal.Key
 		says string
@@ -194,14 +184,14 @@ func TestWrongAndMissingKey(t *testing.T) {
 				t.Errorf("with key %v: %s does not say %s", c.key, answer, want)
 			}
 		}
-		if shown := answer + logs.String(); strings.Contains(shown, keyText) || strings.Contains(shown, "hunter2") {
+		if shown := answer + logs.String(); strings.Contains(shown, sealtest.Text) || strings.Contains(shown, "hunter2") {
 			t.Errorf("a secret is shown: %s", shown)
 		}
 	}
 	g := f.node(t, nil, new(bytes.Buffer))
 	g.encrypt(t, "q", false)
 	g.ok(t, http.StatusCreated, "POST", "/api/v1/push", string(pushBody([]byte(`1`))))
-	back := f.node(t, keyOf(t, keyText), new(bytes.Buffer))
+	back := f.node(t, sealtest.Key(t, sealtest.Text), new(bytes.Buffer))
 	for n, want := range []string{`{"secret":"hunter2"}`, `1`} {
 		if got := fetchOne(t, back, "q", "Default", int64(n)); string(got) != want {
 			t.Errorf("with the key again: %s, want %s", got, want)
@@ -221,7 +211,7 @@ func TestKeyThatComesLater(t *testing.T) {
 	if want := `{"level":"warn","queue":"q","message":"` + plainText + `"}` + "\n"; logs.String() != want {
 		t.Errorf("log %q, want %q", logs.String(), want)
 	}
-	g := f.node(t, keyOf(t, keyText), &logs)
+	g := f.node(t, sealtest.Key(t, sealtest.Text), &logs)
 	g.ok(t, http.StatusCreated, "POST", "/api/v1/push", string(pushBody([]byte(`"sealed"`))))
 	_, flags := g.stored(t, "q")
 	if fmt.Sprint(flags) != fmt.Sprint([]uint32{0, 0, 0, stages.FlagSealed}) {
@@ -251,7 +241,7 @@ func (c *configureFirst) Propose(ctx context.Context, kind command.Kind, body []
 // H10: encryption is switched on, and answered, after a push was prepared in plain text and before its command comes: nothing of it is stored
 // in plain text.
 func TestH10SealingRace(t *testing.T) {
-	f := newFixture(t, withKey(t, keyText))
+	f := newFixture(t, withKey(t, sealtest.Text))
 	f.encrypt(t, "q", false)
 	race := &configureFirst{direct: f.direct, then: func() { f.encrypt(t, "q", true) }}
 	h, err := New(Options{Broker: race, MaxBody: 1 << 20, Rand: &counting{}, Log: zerolog.Nop(), Now: time.Now, Key: f.key})
@@ -270,7 +260,7 @@ func TestH10SealingRace(t *testing.T) {
 
 // What is too large sealed is 413, as every push that is too large.
 func TestSealedTooLarge(t *testing.T) {
-	f := newFixture(t, withKey(t, keyText))
+	f := newFixture(t, withKey(t, sealtest.Text))
 	f.encrypt(t, "q", true)
 	var body strings.Builder
 	body.WriteString(`{"items":[{"queue":"q","payload":1}`)
@@ -304,7 +294,7 @@ func TestNoCostWithoutSealing(t *testing.T) {
 			s.buffers.put(cmd)
 		})
 	}
-	if with, without := push(withKey(t, keyText)), push(nil); with != without {
+	if with, without := push(withKey(t, sealtest.Text)), push(nil); with != without {
 		t.Errorf("%v allocations with a key, %v without", with, without)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -157,35 +158,29 @@ func (n *Node) caughtUpFresh() (bool, error) {
 // tryBegin begins a cluster when a majority of its first members answers and nobody has heard of one.
 func (n *Node) tryBegin(ctx context.Context) (bool, error) {
 	first := n.o.Cluster.First
-	answers := make(chan bool, len(first)) // it answers, and has no seed; closed after the last
 	var asking sync.WaitGroup
-	known := make(chan struct{}, len(first))
+	var known atomic.Bool // one has heard of a cluster
+	var live atomic.Int64 // members that answer, this one among them
+	live.Store(1)
 	for _, m := range first {
 		if m.ID == n.o.NodeID {
-			answers <- true
 			continue
 		}
 		asking.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, askLimit)
 			defer cancel()
 			seed, err := n.o.Cluster.Port.Seed(ctx, m.ID, m.Address())
-			if err == nil && seed != [16]byte{} {
-				known <- struct{}{}
+			if err != nil { // it is not there yet; the next round asks again
+				return
 			}
-			answers <- err == nil
+			live.Add(1)
+			if seed != [16]byte{} {
+				known.Store(true)
+			}
 		})
 	}
 	asking.Wait()
-	if len(known) > 0 || ctx.Err() != nil {
-		return false, nil
-	}
-	live := 0
-	for range first {
-		if <-answers {
-			live++
-		}
-	}
-	if live < len(first)/2+1 {
+	if known.Load() || ctx.Err() != nil || int(live.Load()) < len(first)/2+1 {
 		return false, nil
 	}
 	if n.raft.LastIndex() > 0 { // it was interrupted between the beginning and its end, or a leader was quicker

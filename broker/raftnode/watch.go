@@ -63,7 +63,7 @@ func (a *arriving) look(rpc *raft.RPC) bool {
 	case *raft.AppendEntriesRequest:
 		a.fresh.heard(c.LeaderCommitIndex, c.Term)
 	case *raft.InstallSnapshotRequest:
-		rpc.Reader = &watched{Reader: rpc.Reader, a: a}
+		rpc.Reader = &watched{rpc.Reader, a.port}
 	}
 	return true
 }
@@ -73,31 +73,18 @@ func (a *arriving) close() {
 	a.done.Wait()
 }
 
-// watched is a stream that another node sends: when it stands still, or this node stops, raft's streams are closed, which ends the wait; the nodes open new ones.
+// watched is a stream that another node sends: when it stands still, the streams of raft that were accepted are closed, which ends the wait; the nodes open new
+// ones. When this node stops, its port closes them.
 type watched struct {
 	io.Reader
-	a *arriving
+	port *peer.Port
 }
 
 // Read waits for bytes, and no longer than stallLimit.
 func (w *watched) Read(b []byte) (int, error) {
-	over := make(chan struct{})
-	var watch sync.WaitGroup
-	watch.Go(func() {
-		limit := time.NewTimer(stallLimit)
-		defer limit.Stop()
-		select {
-		case <-over:
-			return
-		case <-limit.C:
-		case <-w.a.stop:
-		}
-		w.a.port.CloseAccepted(peer.Raft)
-	})
-	n, err := w.Reader.Read(b)
-	close(over)
-	watch.Wait()
-	return n, err
+	limit := time.AfterFunc(stallLimit, func() { w.port.CloseAccepted(peer.Raft) })
+	defer limit.Stop()
+	return w.Reader.Read(b)
 }
 
 // dialled is a stream of raft's calls to another node. A write that stands still ends it, whatever deadline raft gives to all of a call. The carrier closes those

@@ -166,13 +166,7 @@ func TestCluster(t *testing.T) {
 	c.at(2).WaitHealthy(t)
 	t.Logf("a late node has its share after %s", c.within(15*time.Second, 2, 2, 2))
 
-	before := c.spread()
-	for range 3 {
-		time.Sleep(clusterTTL) // what must not happen takes time to be seen
-		if now := c.spread(); now != before {
-			t.Errorf("queues moved without a reason: %s, then %s", before, now)
-		}
-	}
+	c.nothingMoves(3 * clusterTTL)
 
 	victim := c.off(1)
 	victim.Kill()
@@ -198,6 +192,25 @@ func TestCluster(t *testing.T) {
 	c.drainAll()
 	harness.MustBeClean(t, g.Lake("lake"), c.at(0).URL)
 	t.Logf("%d pushes were acknowledged", c.pushes.Load())
+}
+
+// nothingMoves sees, for so long, each node run what it runs now.
+func (c *trio) nothingMoves(during time.Duration) {
+	c.t.Helper()
+	before := c.spread()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	over := time.After(during)
+	for {
+		select {
+		case <-tick.C:
+		case <-over:
+			return
+		}
+		if now := c.spread(); now != before {
+			c.t.Fatalf("queues moved without a reason: %s, then %s", before, now)
+		}
+	}
 }
 
 // within is waitShares that must not take longer; the limit of a slow machine is wider, and said.
