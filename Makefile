@@ -30,6 +30,7 @@ race: ## the same under the race detector
 
 e2e: .venv/ready ## real processes against a real S3 store: the guide, crash points, kill -9; two audits of each lake
 	cd test && $(GO) vet ./... && $(GO) test -timeout 30m -count=1 -v ./e2e/... ./mutation/...
+	QUEEN_DAMAGE_PLACES=40 $(GO) test -timeout 20m -count=1 -run 'TestDamage$$' -v ./broker
 
 chaos: .venv/ready ## three processes in network namespaces, faults of every kind for CHAOS (default 5m) while clients write, then the audits; as root, on Linux (CHAOS_SEED=n repeats the choices)
 	$(GO) vet -tags chaosclock ./cmd/queen && $(GO) test -tags chaosclock -count=1 -run 'TestStepped|TestClock' ./cmd/queen

@@ -29,10 +29,10 @@ import (
 // every record, document and transaction id as it was, or it says no with an error that names the file or the entry. Wrong bytes,
 // and records that are missing without an error, are what must not be.
 //
-// It does damagePlaces places for each kind of file, and QUEEN_DAMAGE_PLACES=200 does what the acceptance line asks for.
+// It does damagePlaces places for each kind of file, `make e2e` does 40, and QUEEN_DAMAGE_PLACES=200 as many as were once done by hand.
 
 const (
-	damagePlaces  = 40
+	damagePlaces  = 10
 	damageQueues  = 4
 	damagePushes  = 240
 	damageCount   = 12 // records of a push
@@ -243,7 +243,7 @@ func TestDamage(t *testing.T) {
 		places = n
 	}
 	if testing.Short() {
-		places = min(places, 5)
+		places = min(places, 2)
 	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -26,6 +26,7 @@ const (
 	proposePath   = "/propose"
 	headerKind    = "Queen-Command"
 	headerRequest = "Queen-Request"
+	requestBytes  = 16
 	maxRefusal    = 4096 // bytes of a refusal's text that are read
 	idleStreams   = 64
 	idleLimit     = time.Minute
@@ -100,8 +101,8 @@ func (c *calls) close() error {
 // take is the leader's side: it proposes what a follower forwards, as if it were its own.
 func (c *calls) take(w http.ResponseWriter, r *http.Request) {
 	kind, err := strconv.ParseUint(r.Header.Get(headerKind), 10, 8)
-	var request [16]byte
-	if n, err2 := hex.Decode(request[:], []byte(r.Header.Get(headerRequest)[:min(32, len(r.Header.Get(headerRequest)))])); err != nil || err2 != nil || n != len(request) {
+	id, err2 := hex.DecodeString(r.Header.Get(headerRequest))
+	if err != nil || err2 != nil || len(id) != requestBytes {
 		http.Error(w, "a command needs a kind and a request id", http.StatusBadRequest)
 		return
 	}
@@ -110,7 +111,7 @@ func (c *calls) take(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	status, text := c.propose(r.Context(), command.Kind(kind), request, body)
+	status, text := c.propose(r.Context(), command.Kind(kind), [requestBytes]byte(id), body)
 	if status != statusApplied {
 		http.Error(w, text, status)
 		return

@@ -29,6 +29,7 @@ type Incoming struct {
 	next     int       // index of the file that is being read, or whose checksum is
 	file     vfs.File
 	rest     int64
+	piece    []byte // a vfs.File may change what it is given, and what a Write is given is its caller's
 	sum      hash.Hash32
 	err      error // the first one: nothing is taken after it
 }
@@ -92,7 +93,8 @@ func (in *Incoming) take(b []byte) (int, error) {
 	if in.rest > 0 {
 		n := int(min(int64(len(b)), in.rest))
 		in.sum.Write(b[:n])
-		if _, err := in.file.Write(b[:n]); err != nil {
+		in.piece = append(in.piece[:0], b[:n]...)
+		if _, err := in.file.Write(in.piece); err != nil {
 			return 0, err
 		}
 		in.rest -= int64(n)

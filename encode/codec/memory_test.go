@@ -88,8 +88,8 @@ func TestEncodersAreUsedAgain(t *testing.T) {
 		}
 		before := heaptest.Live()
 		first := allocated(one)
-		least := first // under the race detector a pool throws some of what it is given away
-		for range 5 {
+		least := first
+		for i := 0; i < 50 && least > first/10; i++ { // under the race detector a pool throws away a quarter of what it is given
 			least = min(least, allocated(one))
 		}
 		if first < c.Memory()/4 || least > first/10 {
