@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ type Cluster struct {
 	Join     bool          // the log is empty: wait until a leader adds this node
 	Token    string        // that every node of the cluster knows
 	Listener net.Listener  // of the raft port
+	TLS      *tls.Config   // of its streams; nil: they are not encrypted
 	// Dial opens a connection to host:port; nil: TCP.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 }
@@ -53,7 +55,7 @@ func (b *Broker) joinCluster(had [16]byte) (*raftnode.Cluster, error) {
 		}
 		return had
 	}
-	port, err := peer.New(peer.Options{Self: c.Self, Token: c.Token, Listener: c.Listener, Dial: c.Dial, Seed: seed, Now: b.o.Now, Log: b.o.Log})
+	port, err := peer.New(peer.Options{Self: c.Self, Token: c.Token, Listener: c.Listener, Dial: c.Dial, TLS: c.TLS, Seed: seed, Now: b.o.Now, Log: b.o.Log})
 	if err != nil {
 		return nil, err
 	}

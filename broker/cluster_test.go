@@ -15,6 +15,7 @@ import (
 	"queen/broker/peer"
 	"queen/broker/raftnode"
 	"queen/broker/state"
+	"queen/internal/certtest"
 	"queen/internal/crashwal"
 	"queen/internal/pipenet"
 	"queen/stages"
@@ -171,9 +172,27 @@ func (c *trio) records(id int, queue string) (out []string) {
 }
 
 // TestClusterOfBrokers: three empty folders become one cluster with one seed; what any of them takes is on all, and is still there after each has started again.
-func TestClusterOfBrokers(t *testing.T) {
+func TestClusterOfBrokers(t *testing.T) { clusterOfBrokers(t, nil) }
+
+// TestClusterOverTLS: so it is when they speak TLS with each other.
+func TestClusterOverTLS(t *testing.T) {
+	ca := certtest.New(t)
+	clusterOfBrokers(t, func(id int, o *Options) {
+		cert, key := ca.Node(t, fmt.Sprintf("raft-%d", id))
+		var err error
+		if o.Cluster.TLS, err = (peer.Files{Cert: cert, Key: key, CA: ca.CA}).Load(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func clusterOfBrokers(t *testing.T, change func(id int, o *Options)) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newTrio(t, 3)
+		c := coldTrio(t, 3)
+		c.change = change
+		for id := 1; id <= 3; id++ {
+			c.start(id, false)
+		}
 		defer c.stopAll()
 		c.settled(1, 2, 3)
 		push := func(id int, n uint64) { t.Helper(); c.push(id, "p", n, 3, 10) }

@@ -22,6 +22,7 @@ import (
 
 	"queen/broker/raftnode"
 	"queen/broker/state"
+	"queen/internal/rounds"
 	"queen/stages"
 )
 
@@ -242,9 +243,7 @@ func TestDamage(t *testing.T) {
 		}
 		places = n
 	}
-	if testing.Short() {
-		places = min(places, 2)
-	}
+	places = min(places, rounds.Of(places, 2))
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 7))

@@ -13,6 +13,7 @@ import (
 	"queen/broker/kv"
 	"queen/broker/segment"
 	"queen/broker/state"
+	"queen/internal/rounds"
 	"queen/stages"
 )
 
@@ -20,12 +21,8 @@ import (
 // come again, crashes, files that go, and sinks that fall behind, redo and are adopted late. Whatever happens, an open window is the same
 // whenever it is listed, and in the end each offset of each incarnation of a partition is in one object or in one `lost` range.
 func TestEachRecordOnce(t *testing.T) {
-	seeds := uint64(24)
-	if testing.Short() {
-		seeds = 8
-	}
-	lost, objects := 0, 0
-	for seed := range seeds {
+	seeds, lost, objects := rounds.Of(24, 4), 0, 0
+	for seed := range uint64(seeds) {
 		a := newAudit(t, seed)
 		for range 250 {
 			a.step()
@@ -37,7 +34,7 @@ func TestEachRecordOnce(t *testing.T) {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	if most := int(seeds) * 50; lost < most || objects < most {
+	if most := seeds * 50; lost < most || objects < most {
 		t.Errorf("%d records in objects, %d lost: the audit saw too little", objects, lost)
 	}
 	t.Logf("%d records in objects, %d lost", objects, lost)

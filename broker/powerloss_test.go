@@ -19,6 +19,7 @@ import (
 	"queen/broker/raftnode"
 	"queen/broker/segment"
 	"queen/internal/crashwal"
+	"queen/internal/rounds"
 	"queen/stages"
 )
 
@@ -149,9 +150,7 @@ func TestPowerLoss(t *testing.T) {
 	if len(made) < 100 || len(c.acks) != callers*pushes {
 		t.Errorf("%d cuts, %d answers: the test does not test", len(made), len(c.acks))
 	}
-	if testing.Short() {
-		made = slices.DeleteFunc(made, func(cut) bool { return c.rng.IntN(10) != 0 })
-	}
+	made = slices.DeleteFunc(made, func(cut) bool { return c.rng.IntN(rounds.Of(1, 10)) != 0 })
 	var check errgroup.Group
 	check.SetLimit(4)
 	for _, m := range made {

@@ -93,13 +93,37 @@ func parseToken(_ *Setting, c *Config, _ environment, v string) error {
 	return nil
 }
 
+func parseTLS(file func(*TLS) *string) func(*Setting, *Config, environment, string) error {
+	return func(_ *Setting, c *Config, _ environment, v string) error {
+		*file(&c.several().TLS) = v
+		return nil
+	}
+}
+
+// whole reports a file of the three that is missing.
+func (t TLS) whole() error {
+	var without []string
+	for _, f := range []struct{ env, file string }{{"QUEEN_RAFT_TLS_CERT", t.Cert}, {"QUEEN_RAFT_TLS_KEY", t.Key}, {"QUEEN_RAFT_TLS_CA", t.CA}} {
+		if f.file == "" {
+			without = append(without, f.env)
+		}
+	}
+	if n := len(without); n == 0 || n == 3 {
+		return nil
+	}
+	return fmt.Errorf("QUEEN_RAFT_TLS_CERT, QUEEN_RAFT_TLS_KEY and QUEEN_RAFT_TLS_CA belong together: not set: %s", strings.Join(without, ", "))
+}
+
 // checkCluster looks at the settings of a cluster together, and fills in what follows from them.
 func (c *Config) checkCluster() error {
 	k := c.Cluster
 	if k == nil {
 		return nil
 	}
-	if len(k.Peers) == 0 && !k.Join && k.Listen == "" { // a token alone opens no port
+	if err := k.TLS.whole(); err != nil {
+		return err
+	}
+	if len(k.Peers) == 0 && !k.Join && k.Listen == "" { // a token or a certificate alone opens no port
 		c.Cluster = nil
 		return nil
 	}

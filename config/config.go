@@ -29,7 +29,11 @@ type Cluster struct {
 	Join   bool   // QUEEN_RAFT_JOIN
 	Listen string // QUEEN_RAFT_LISTEN
 	Token  Secret // QUEEN_RAFT_TOKEN
+	TLS    TLS    // QUEEN_RAFT_TLS_*: all three are set, or none
 }
+
+// TLS names the files with which nodes speak TLS with each other, in PEM.
+type TLS struct{ Cert, Key, CA string }
 
 // Peer is one node of a cluster.
 type Peer struct {

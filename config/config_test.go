@@ -54,6 +54,10 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+func secured(t TLS) func(*Config) {
+	return func(c *Config) { c.Cluster = &Cluster{Listen: "a:1", Token: "raftsecret", TLS: t} }
+}
+
 // TestEverySetting flips each variable of the table and sees exactly its effect. A setting without a case fails.
 func TestEverySetting(t *testing.T) {
 	type change func(*Config)
@@ -66,6 +70,9 @@ func TestEverySetting(t *testing.T) {
 		"QUEEN_RAFT_JOIN":      {"yes": func(c *Config) { c.Cluster = &Cluster{Join: true, Listen: "0.0.0.0:7400", Token: "raftsecret"} }, "no": func(*Config) {}},
 		"QUEEN_RAFT_LISTEN":    {"127.0.0.1:9": func(c *Config) { c.Cluster = &Cluster{Listen: "127.0.0.1:9", Token: "raftsecret"} }},
 		"QUEEN_RAFT_TOKEN":     {"raftsecret": func(*Config) {}},
+		"QUEEN_RAFT_TLS_CERT":  {"/a/c.pem": secured(TLS{"/a/c.pem", "f", "f"})},
+		"QUEEN_RAFT_TLS_KEY":   {"k": secured(TLS{"f", "k", "f"})},
+		"QUEEN_RAFT_TLS_CA":    {"ca": secured(TLS{"f", "f", "ca"})},
 		"QUEEN_BIND_ADDR":      {"127.0.0.1": func(c *Config) { c.Bind = "127.0.0.1" }},
 		"QUEEN_RAFT_DIR":       {" /data ": func(c *Config) { c.Dir = "/data" }},
 		"QUEEN_RAFT_NODE_ID":   {"3": node(3), "ordinal": node(8), "Ordinal": node(8)},
@@ -133,6 +140,9 @@ func TestEverySetting(t *testing.T) {
 				if strings.HasPrefix(s.Env, "QUEEN_RAFT_") {
 					env = append(env, "QUEEN_RAFT_TOKEN=raftsecret")
 				}
+				if strings.HasPrefix(s.Env, "QUEEN_RAFT_TLS_") {
+					env = append(env, "QUEEN_RAFT_LISTEN=a:1", "QUEEN_RAFT_TLS_CERT=f", "QUEEN_RAFT_TLS_KEY=f", "QUEEN_RAFT_TLS_CA=f")
+				}
 				got, err := FromEnv(sinkEnv(append(env, "QUEEN_S3_THREADS=1")...))
 				if err != nil {
 					t.Fatal(err)
@@ -185,7 +195,8 @@ func TestSecretShowsNothing(t *testing.T) {
 // nothing fills.
 func TestEveryFieldIsFilled(t *testing.T) {
 	c, err := FromEnv(sinkEnv("QUEEN_LOG_FORMAT=json", "QUEEN_S3_PATH_STYLE=1", "QUEEN_S3_SSE=kms", "QUEEN_S3_SSE_KMS_KEY_ID=k", "QUEEN_S3_SESSION_TOKEN=t",
-		"QUEEN_BOGUS=1", "QUEEN_ENCRYPTION_KEY="+encryptionKey, "QUEEN_RAFT_PEERS=1=a:1/b:2", "QUEEN_RAFT_JOIN=true", "QUEEN_RAFT_TOKEN=hunter2hunter2"))
+		"QUEEN_BOGUS=1", "QUEEN_ENCRYPTION_KEY="+encryptionKey, "QUEEN_RAFT_PEERS=1=a:1/b:2", "QUEEN_RAFT_JOIN=true", "QUEEN_RAFT_TOKEN=hunter2hunter2",
+		"QUEEN_RAFT_TLS_CERT=c", "QUEEN_RAFT_TLS_KEY=k", "QUEEN_RAFT_TLS_CA=ca"))
 	if err != nil {
 		t.Fatal(err)
 	}

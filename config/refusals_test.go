@@ -80,6 +80,7 @@ func TestRefusals(t *testing.T) {
 		{"QUEEN_RAFT_NODE_ID=0", "QUEEN_RAFT_NODE_ID=0 is outside 1..=2147483647. It is *"},
 		{"QUEEN_RAFT_NODE_ID=one", "QUEEN_RAFT_NODE_ID=one is not a whole number. It is *"},
 		{"QUEEN_LOG_FORMAT=xml", "QUEEN_LOG_FORMAT=xml is not a log format: text is one readable line an event, json is one JSON object an event"},
+		{"QUEEN_RAFT_TLS_KEY=k", "QUEEN_RAFT_TLS_CERT, QUEEN_RAFT_TLS_KEY and QUEEN_RAFT_TLS_CA belong together: not set: QUEEN_RAFT_TLS_CERT, QUEEN_RAFT_TLS_CA"},
 		{"QUEEN_RAFT_PEERS=1=a/b,2=c/d", `QUEEN_RAFT_PEERS: "1=a/b": the raft address "a" is no host:port`},
 		{"QUEEN_RAFT_PEERS=1=a:1", `QUEEN_RAFT_PEERS: "1=a:1" is not id=host:raftport/host:httpport`},
 		{"QUEEN_RAFT_PEERS=x=a:1/b:2", `QUEEN_RAFT_PEERS: "x=a:1/b:2": "x" is no node id, it must be a whole number from 1`},

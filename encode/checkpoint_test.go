@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"queen/encode/codec"
+	"queen/internal/rounds"
 	"queen/stages"
 )
 
@@ -54,7 +55,7 @@ func TestCheckpoint(t *testing.T) {
 // The same positions are the same bytes on any number of cores. A million of them, with ids, take less than 39 MiB.
 func TestCheckpointIsPure(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
-	positions := make([]stages.Position, 1_000_000)
+	positions := make([]stages.Position, rounds.Of(1_000_000, 50_000))
 	for i := range positions {
 		id := sha256.Sum256(fmt.Append(nil, i))
 		positions[i] = stages.Position{Name: fmt.Sprintf("customer-%07d", i), Offset: int64(i) * 7, ID: [16]byte(id[:16])}

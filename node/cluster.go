@@ -23,7 +23,9 @@ func (n *Node) openBroker(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("listen for other nodes on %s: %w", c.Listen, err)
 		}
-		o.Cluster = cluster(n.o.Config, l)
+		if o.Cluster, err = cluster(n.o.Config, l); err != nil {
+			return errors.Join(err, l.Close())
+		}
 	}
 	b, err := broker.New(o)
 	if err != nil {
@@ -36,7 +38,7 @@ func (n *Node) openBroker(ctx context.Context) error {
 	return b.Open(ctx)
 }
 
-func cluster(c config.Config, l net.Listener) *broker.Cluster {
+func cluster(c config.Config, l net.Listener) (*broker.Cluster, error) {
 	out := &broker.Cluster{Self: member(c.Cluster.Self), Join: c.Cluster.Join, Token: c.Cluster.Token.Reveal(), Listener: l}
 	out.Self.ID = strconv.Itoa(c.NodeID)
 	if !c.Cluster.Join {
@@ -44,7 +46,14 @@ func cluster(c config.Config, l net.Listener) *broker.Cluster {
 			out.First = append(out.First, member(p))
 		}
 	}
-	return out
+	if t := c.Cluster.TLS; t != (config.TLS{}) {
+		secured, err := peer.Files{Cert: t.Cert, Key: t.Key, CA: t.CA}.Load()
+		if err != nil {
+			return nil, fmt.Errorf("TLS of the raft port (QUEEN_RAFT_TLS_*): %w", err)
+		}
+		out.TLS = secured
+	}
+	return out, nil
 }
 
 func member(p config.Peer) peer.Member {

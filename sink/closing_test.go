@@ -10,6 +10,7 @@ import (
 
 	"queen/commit/committest"
 	"queen/config"
+	"queen/internal/rounds"
 	"queen/stages"
 	"queen/upload"
 )
@@ -170,8 +171,8 @@ func unitOf(align string, ts stages.Micros) stages.Micros {
 // Whatever comes, and however sinks come and go: no window ends above safeTime - guard or holds records of two hours or days, windows tile over
 // whole stamps, none is empty, each record is in one, and a backlog is never cut by age (contract S5, B7).
 func TestClosingAnyhow(t *testing.T) {
-	windows := 0
-	for seed := range uint64(16) {
+	windows, seasons := 0, rounds.Of(16, 3)
+	for seed := range uint64(seasons) {
 		inWorld(t, func(w *world) {
 			s := newSeason(w, seed)
 			s.live()
@@ -185,7 +186,7 @@ func TestClosingAnyhow(t *testing.T) {
 		}
 	}
 	t.Logf("%d windows", windows)
-	if windows < 1000 {
+	if windows < 60*seasons {
 		t.Error("these are few")
 	}
 }

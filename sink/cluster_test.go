@@ -10,6 +10,7 @@ import (
 	"queen/commit/committest"
 	"queen/config"
 	"queen/internal/fakes3"
+	"queen/internal/rounds"
 	"queen/stages"
 )
 
@@ -345,7 +346,7 @@ func TestFirstBatchesFail(t *testing.T) {
 
 // Nodes are killed, stopped, paused and started again at random while records come: none is lost, none is doubled, no two contents under a key.
 func TestClusterOfMisfortunes(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range uint64(rounds.Of(4, 2)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				r := rand.New(rand.NewPCG(seed, 7))

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"queen/internal/jsontext"
+	"queen/internal/rounds"
 	"queen/stages"
 )
 
@@ -28,8 +29,8 @@ func payloadCases() []payloadCase {
 		{"a million brackets", strings.Repeat("[", 1_000_000), false},
 		{"a million objects", strings.Repeat(`{"a":`, 1_000_000), false},
 		{"1 MB string", `"` + strings.Repeat("x", 1<<20) + `"`, true},
-		{"10 MB string", `"` + strings.Repeat("x", 10<<20) + `"`, true},
-		{"20 MB string", `"` + strings.Repeat("x", 20<<20) + `"`, true},
+		{"10 MB string", `"` + strings.Repeat("x", rounds.Of(10, 2)<<20) + `"`, true},
+		{"20 MB string", `"` + strings.Repeat("x", rounds.Of(20, 2)<<20) + `"`, true},
 		{"50,000 keys", manyKeys(50_000), true},
 		{"key of 64 KB", `{"` + strings.Repeat("k", 64<<10) + `":1}`, true},
 		{"incompressible", `"` + noise(1<<20) + `"`, true},

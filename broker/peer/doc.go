@@ -2,7 +2,7 @@
 // before a byte of anything else is read, and on which a stream is of one kind (raft's own calls, or commands that a follower forwards).
 //
 // It knows nothing of raft and carries no message of its own after the greeting (docs/formats.md section 9). The greeting proves who speaks; what follows is neither encrypted nor
-// signed, so the port belongs into a network that strangers cannot write to.
+// signed without TLS, so the port belongs then into a network that strangers cannot write to.
 //
-// Read member.go (who is in a cluster), port.go (accepting and dialling), greeting.go (the proof).
+// Read member.go (who is in a cluster), port.go (accepting and dialling), greeting.go (the proof), tls.go (what may lie under it).
 package peer

@@ -85,7 +85,9 @@ func greet(c io.ReadWriter, token string, h hello) (seed [seedLen]byte, err erro
 		return seed, fmt.Errorf("a node id of over %d bytes", maxID)
 	}
 	var first [len(greetingMagic) + 1 + nonceLen]byte
-	if _, err := io.ReadFull(c, first[:]); err != nil {
+	if _, err := io.ReadFull(c, first[:]); errors.Is(err, io.EOF) {
+		return seed, errors.New("it closed the stream without a word: it stops, or it waits for TLS, which all nodes speak (QUEEN_RAFT_TLS_CERT) or none")
+	} else if err != nil {
 		return seed, err
 	}
 	if string(first[:len(greetingMagic)]) != greetingMagic {

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -21,13 +22,14 @@ const (
 	maxGreetings  = 64          // that go on at once; beyond it the oldest ends
 )
 
-// Options of a Port. All but Dial and Now are required.
+// Options of a Port. All but Dial and TLS are required.
 type Options struct {
 	Self     Member
 	Token    string
 	Listener net.Listener // the port closes it
 	// Dial opens a connection to host:port. Nil: TCP.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
+	TLS  *tls.Config // both ends show certificates; nil: streams are not encrypted
 	// Seed is that of the cluster, zeros while it is not known.
 	Seed func() [16]byte
 	Now  func() time.Time
@@ -61,6 +63,7 @@ func New(o Options) (*Port, error) {
 			return dialer.DialContext(ctx, "tcp", address)
 		}
 	}
+	o.secure()
 	p := &Port{o: o, stop: make(chan struct{}), open: map[net.Conn]Kind{}}
 	address := named(o.Self.Address())
 	if o.Self.Raft == "" { // nothing tells its address yet: it is added to a cluster with one

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"queen/internal/rounds"
 	"queen/stages"
 )
 
@@ -20,9 +21,6 @@ func lastOf(frames []Frame) map[stages.PartitionID]Frame {
 	}
 	return last
 }
-
-// flips are seeded places of one flipped bit in each file: enough that every kind of field is met.
-const flips = 200
 
 // One flipped bit in any file, before the boot or while the store is open: whatever is read is right, or an error names the
 // file. Nothing wrong is served and nothing is left out silently.
@@ -40,6 +38,7 @@ func TestOneFlippedBit(t *testing.T) {
 	if tail.Seg < 3 {
 		t.Fatal(tail)
 	}
+	flips := rounds.Of(200, 20) // in each file: enough that every kind of field is met
 	files := []string{"00000001.seg", "00000002.idx", "00000001.idx", segmentName(tail.Seg)}
 	for _, name := range files {
 		t.Run(name, func(t *testing.T) {

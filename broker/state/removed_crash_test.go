@@ -9,6 +9,7 @@ import (
 	"queen/broker/kv"
 	"queen/broker/segment"
 	"queen/broker/state"
+	"queen/internal/rounds"
 	"queen/stages"
 )
 
@@ -91,7 +92,7 @@ func sinkStep(rng *rand.Rand, sink, queue string, at stages.Micros, k map[string
 
 // TestCrashRemoved: the same as TestCrash for what was removed, with files that go meanwhile. Where frames lie is a node's own affair then.
 func TestCrashRemoved(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range uint64(rounds.Of(6, 1)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			var gone []segment.Gone
 			removed, of := 0, (*node)(nil)

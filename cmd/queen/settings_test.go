@@ -96,7 +96,12 @@ func brokerRows(t *testing.T) map[string][]flipped {
 }
 
 // elsewhere are settings that one process alone does not show, and the tests that do.
-var elsewhere = map[string]string{"QUEEN_RAFT_TOKEN": "broker/peer, TestRefused: a node with another token is not spoken with"}
+var elsewhere = map[string]string{
+	"QUEEN_RAFT_TOKEN":    "broker/peer, TestRefused: a node with another token is not spoken with",
+	"QUEEN_RAFT_TLS_CERT": "broker/peer, TestTLSRefused: the certificate of another host is not spoken with",
+	"QUEEN_RAFT_TLS_KEY":  "broker/peer, TestTLSFiles: a key that is none is refused",
+	"QUEEN_RAFT_TLS_CA":   "broker/peer, TestTLSRefused: a certificate that another authority signed is not spoken with",
+}
 
 func hostOf(t *testing.T, r *running) string {
 	host, _, err := net.SplitHostPort(strings.TrimPrefix(r.url, "http://"))

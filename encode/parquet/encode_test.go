@@ -13,6 +13,7 @@ import (
 
 	"queen/encode/rows"
 	"queen/encode/rowstest"
+	"queen/internal/rounds"
 	"queen/stages"
 )
 
@@ -57,7 +58,7 @@ func TestLongTransactionIDs(t *testing.T) {
 
 // Whatever producers send comes back to the byte, for any number of readers.
 func TestRandomWindows(t *testing.T) {
-	for seed := range uint64(24) {
+	for seed := range uint64(rounds.Of(24, 4)) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		w := random(r)
 		f := List()[seed%2]

@@ -3,6 +3,8 @@ package placement_test
 import (
 	"testing"
 	"time"
+
+	"queen/internal/rounds"
 )
 
 // TestNodeThatTakesNothing: a node is there and beats, and never takes a queue: it has not the encryption key, or is far behind. The others give it less and less often, and what
@@ -20,7 +22,7 @@ func TestNodeThatTakesNothing(t *testing.T) {
 		}
 		w.run(20 * time.Minute)
 		before, free, looks := w.moves(), 0, 0
-		const hours = 3
+		hours := rounds.Of(3, 1)
 		for range hours * 3600 * 2 {
 			w.run(500 * time.Millisecond)
 			for _, q := range w.names {
