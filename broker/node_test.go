@@ -10,33 +10,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"queen/broker/command"
 	"queen/broker/raftnode"
 	"queen/stages"
 )
-
-func TestReadyTime(t *testing.T) {
-	dir := t.TempDir()
-	for i, what := range []string{"empty folder", "folder with 1000 pushes"} {
-		began := time.Now()
-		b := start(t, options(t, dir))
-		took := time.Since(began)
-		t.Logf("%s: ready after %s", what, took.Round(time.Millisecond))
-		if took > 5*time.Second {
-			t.Errorf("%s: ready after %s", what, took)
-		}
-		if i == 0 {
-			for n := range 1000 {
-				mustPush(t, b, "orders", "p", uint64(n), 1)
-			}
-		}
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
 
 func TestRestartKeepsEverything(t *testing.T) {
 	dir := t.TempDir()
