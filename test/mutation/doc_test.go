@@ -25,6 +25,7 @@ func docTables() []docTable {
 		{"<!-- cluster -->\n", "<!-- end of cluster -->\n", "part", clusterTable},
 		{"<!-- client -->\n", "<!-- end of client -->\n", "fault", clientTable},
 		{"<!-- seal -->\n", "<!-- end of seal -->\n", "rule", sealTable},
+		{"<!-- fault lines -->\n", "<!-- end of fault lines -->\n", "entry", faultTable},
 	}
 }
 
