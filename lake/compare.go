@@ -23,6 +23,7 @@ const (
 type comparison struct {
 	log       Log
 	queue     string
+	born      stages.Micros // when the queue of this name was made that the log has
 	partition string
 	page      []Row
 	last      int64 // offset of the row before, in this partition
@@ -41,8 +42,12 @@ func (c *comparison) read(ctx context.Context, row Row) (low int64, err error) {
 	return low, err
 }
 
-// row compares one record of the lake with the log. What retention has taken from the log since cannot be compared.
+// row compares one record of the lake with the log. What retention has taken from the log since cannot be compared, nor what is of a queue that was deleted.
 func (c *comparison) row(ctx context.Context, r *reader, n int64, row Row) error {
+	if row.TS < c.born {
+		r.audit.summary.Earlier++
+		return nil
+	}
 	if row.Partition != c.partition || len(c.page) == 0 || c.page[0].Offset != row.Offset {
 		low, err := c.read(ctx, row)
 		if err != nil {
@@ -104,6 +109,7 @@ func (a *audit) rest(ctx context.Context, q *queueKeys, h *history) error {
 	names, known, err := c.log.Partitions(ctx, c.queue)
 	if errors.Is(err, ErrNoPartitions) {
 		names, known, err = slices.Sorted(maps.Keys(h.places)), true, nil
+		names = slices.DeleteFunc(names, func(name string) bool { return h.places[name].ts < c.born })
 	}
 	if err != nil {
 		return err
@@ -114,7 +120,7 @@ func (a *audit) rest(ctx context.Context, q *queueKeys, h *history) error {
 	}
 	for _, name := range names {
 		at := h.places[name]
-		if at == nil {
+		if at == nil || at.ts < c.born {
 			if err := a.missing(ctx, q, h, name, 0, -1); err != nil {
 				return err
 			}

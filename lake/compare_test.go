@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 	"testing"
+
+	"queen/stages"
 )
 
 // longLog is a log with partitions of the same length. It counts the records that it gives out.
@@ -16,6 +18,7 @@ type longLog struct {
 const longPayload = 100
 
 func (l *longLog) Partitions(context.Context, string) ([]string, bool, error) { return nil, true, nil }
+func (l *longLog) Born(context.Context, string) (stages.Micros, error)        { return stages.Beginning, nil }
 func (l *longLog) Fetch(_ context.Context, _, partition string, offset, most int64) (page []Row, low, high int64, err error) {
 	for size := int64(0); offset < l.rows && (size == 0 || size+longPayload <= most); offset++ {
 		page = append(page, longRow(partition, offset))

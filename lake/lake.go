@@ -40,6 +40,7 @@ type Summary struct {
 	Checkpoints              int
 	Records, Bytes, Lost     int64 // Bytes: stored, after compression
 	Compared                 int64 // records that were compared with the log
+	Earlier                  int64 // and those that were not: of a queue that was deleted and made again since
 	Faults                   int
 }
 
@@ -51,6 +52,9 @@ func (s Summary) String() string {
 	}
 	if s.Compared > 0 {
 		text += fmt.Sprintf(", %d compared with the log", s.Compared)
+	}
+	if s.Earlier > 0 {
+		text += fmt.Sprintf(", %d of a queue that was deleted since, which no log has", s.Earlier)
 	}
 	return text
 }

@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
+
+	"queen/stages"
 )
 
 // Log is the broker's log as an audit reads it.
@@ -16,6 +19,9 @@ type Log interface {
 	// Partitions returns the names of all partitions of a queue; known is false when the broker has no such queue. The error
 	// wraps ErrNoPartitions where the broker cannot list them.
 	Partitions(ctx context.Context, queue string) (names []string, known bool, err error)
+	// Born is when the queue was made, on the clock of the stamps: what is stamped before is of another queue of that name, which was deleted. It is
+	// stages.Beginning when there is no such queue, or the broker does not tell.
+	Born(ctx context.Context, queue string) (stages.Micros, error)
 	// Fetch returns records from offset on, about most bytes of them and at least one, and the bounds of what the log holds:
 	// low <= offset < high can be read.
 	Fetch(ctx context.Context, queue, partition string, offset, most int64) (rows []Row, low, high int64, err error)
@@ -76,6 +82,62 @@ func (l HTTPLog) Partitions(ctx context.Context, queue string) ([]string, bool, 
 	}
 }
 
+// Born implements Log.
+func (l HTTPLog) Born(ctx context.Context, queue string) (stages.Micros, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(l.URL, "/")+"/api/v1/resources/queues/"+url.PathEscape(queue), nil)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", errLog, err)
+	}
+	resp, err := l.Client.Do(req)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", errLog, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusNotFound {
+		return stages.Beginning, nil
+	}
+	if resp.StatusCode != http.StatusOK {
+		return 0, refusal(req.URL.Path, resp)
+	}
+	at, err := born(json.NewDecoder(resp.Body))
+	if err != nil {
+		return 0, fmt.Errorf("%w: %s: %w", errLog, req.URL.Path, err)
+	}
+	return at, nil
+}
+
+// born reads the answer up to when the queue was made. All of its partitions come behind that, and are not waited for.
+func born(d *json.Decoder) (stages.Micros, error) {
+	if err := delim(d, '{'); err != nil {
+		return 0, err
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return 0, err
+		}
+		var value json.RawMessage
+		if name != "createdAt" {
+			if err := d.Decode(&value); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		var text string
+		if err := d.Decode(&text); err != nil {
+			return 0, err
+		}
+		return parseISO(text)
+	}
+	return stages.Beginning, nil
+}
+
+// refusal is an answer that is none.
+func refusal(path string, resp *http.Response) error {
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 300))
+	return fmt.Errorf("%w: %s answered %s: %s", errLog, path, resp.Status, text)
+}
+
 // Fetch implements Log.
 func (l HTTPLog) Fetch(ctx context.Context, queue, partition string, offset, most int64) ([]Row, int64, int64, error) {
 	var answer struct {
@@ -132,8 +194,7 @@ func (l HTTPLog) post(ctx context.Context, path string, entry, answer any) error
 		return ErrNoPartitions
 	}
 	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 300))
-		return fmt.Errorf("%w: %s answered %s: %s", errLog, path, resp.Status, text)
+		return refusal(path, resp)
 	}
 	if err := json.NewDecoder(resp.Body).Decode(answer); err != nil {
 		return fmt.Errorf("%w: %s: %w", errLog, path, err)

@@ -40,7 +40,7 @@ const maxManifest = 512 << 20
 // and tile; each manifest parses strictly, fits its key and its sums; its objects are those of its layout, are there, have the sizes and the hashes that it
 // names; every line has the one envelope; lines are in order, inside the window and the path; offsets continue where the window
 // before ended, except over `lost`; nothing lies there that no manifest names; checkpoints read, and are of their windows. With a log, every record equals the log's, and
-// what the log holds below the last end is in the lake.
+// what the log holds below the last end is in the lake. Records of a queue that was deleted and made again since are in the lake alone, and are counted.
 func Verify(ctx context.Context, store Store, o Options, report func(Fault)) (Summary, error) {
 	a := &audit{store: store, options: o, report: report}
 	queues, err := a.list(ctx)
@@ -142,6 +142,10 @@ func (a *audit) queue(ctx context.Context, q *queueKeys) error {
 	h := &history{end: stages.Beginning, places: map[string]*place{}, lost: map[string][]LostRange{}}
 	if a.options.Log != nil {
 		h.compare = &comparison{log: a.options.Log, queue: unescapeName(q.queue)}
+		var err error
+		if h.compare.born, err = h.compare.log.Born(ctx, h.compare.queue); err != nil {
+			return err
+		}
 	}
 	named := map[string]bool{}
 	next := uint64(1)
