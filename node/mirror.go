@@ -16,7 +16,7 @@ import (
 // mirror runs the sink beside the broker: it starts it, and lets it drain within its grace. Its methods on nil do nothing.
 type mirror struct {
 	o      Options
-	sink   *sink.Sink
+	sink   *sink.Supervisor
 	mu     sync.Mutex // over start and drain, which may come at once
 	ended  bool       // drained before it was started
 	cancel context.CancelFunc
@@ -33,7 +33,7 @@ func newMirror(o Options, b *broker.Broker, key string) (*mirror, error) {
 		c := &collector{set: o.Collect}
 		log, held = observed{log, c}, c.held
 	}
-	s, err := sink.New(sink.Options{Config: o.Config.Sink, Log: log, KV: b.KV(tenant), Applied: b.Applied(tenant), Queues: b.Queues(tenant, o.Config.Sink.Name), Now: o.Now, Key: key,
+	s, err := sink.NewSupervisor(sink.Options{Config: o.Config.Sink, Log: log, KV: b.KV(tenant), Applied: b.Applied(tenant), Queues: b.Queues(tenant, o.Config.Sink.Name), Now: o.Now, Key: key,
 		Logger: logline.Named(o.Log, "queen-s3"), Rand: o.Rand, Abort: o.Abort,
 		Shared: sink.NewShared(sink.SharedOptions{Memory: o.Config.Sink.MemoryBytes, Threads: o.Config.Sink.Threads, Held: held, Pushes: b.State().Pushes})})
 	if err != nil {

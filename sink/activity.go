@@ -78,7 +78,7 @@ func (s *Sink) enlist(q *queue) (activity, bool) {
 	ctx := s.work
 	s.running.Go(func() {
 		for next := q; next != nil; next = s.nextInLine() {
-			next.live(ctx)
+			s.guarded("queue "+next.name, func() { next.live(ctx) })
 		}
 	})
 	return live, true
@@ -177,11 +177,13 @@ func (q *queue) sleep(v verdict) bool {
 	}
 	var timer *time.Timer
 	timer = time.AfterFunc(v.wait, func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		if q.timer == timer { // else it was stopped too late
-			q.start()
-		}
+		q.s.guarded("queue "+q.name, func() {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			if q.timer == timer { // else it was stopped too late
+				q.start()
+			}
+		})
 	})
 	q.timer = timer
 	return true

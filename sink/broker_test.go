@@ -27,6 +27,7 @@ type memory struct {
 	broken error                  // bodies cannot be read
 	panics bool                   // reading bodies panics
 	deaf   error                  // what moved cannot be asked
+	faults faults                 // at "moved" and "list"
 	looks  int                    // how often it was asked
 	stuck  chan struct{}          // reads of bodies wait for it
 	reads  map[stages.QueueID]int // of bodies, that wait, by queue
@@ -159,6 +160,7 @@ func (m *memory) Find(name string) (stages.QueueInfo, bool) {
 }
 
 func (m *memory) List() (all []stages.QueueInfo) {
+	m.faults.at("list")
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, q := range m.queues {
@@ -168,6 +170,7 @@ func (m *memory) List() (all []stages.QueueInfo) {
 }
 
 func (m *memory) Moved(_ context.Context, since stages.Micros) (moved []stages.QueueID, safe stages.Micros, err error) {
+	m.faults.at("moved")
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.deaf != nil {

@@ -20,7 +20,8 @@ const maxKVKey = 512
 
 // newQueue makes the row of a queue.
 func (s *Sink) newQueue(name string) (*queue, error) {
-	q := &queue{s: s, name: name, woken: true, status: status{state: stateClaiming, end: stages.Beginning, through: stages.Beginning}}
+	q := &queue{s: s, name: name, woken: true, status: status{state: stateClaiming, end: stages.Beginning, through: stages.Beginning,
+		done: s.o.former.done[name], fault: s.o.former.faults[name]}}
 	incarnation := make([]byte, 8)
 	if _, err := io.ReadFull(s.o.Rand, incarnation); err != nil {
 		return nil, fmt.Errorf("incarnation of queue %q: %w", name, err)

@@ -8,6 +8,7 @@
 //	place.go    the other nodes: presence, whose turn it is to claim a queue (package placement decides)
 //	give.go     a queue that goes to another node
 //	leases.go   refreshing all leases at once, and ending passes whose lease is gone
+//	supervise.go what happens when a fault of the sink itself ends it
 //	slots.go    how many windows are written at once, and how many encoded
 //	drain.go    the end: what is finished, what is cut off, what is given back
 //	bucket.go   the probe of the bucket

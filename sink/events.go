@@ -13,8 +13,12 @@ import (
 // of nil is the sink as a whole. Listeners take no lock but their own, so that an event may be raised under any.
 type (
 	starting struct{}
-	probed   struct{ err error }
-	stopped  struct {
+	fell     struct { // the sink as a whole
+		err  *fallen
+		wait time.Duration
+	}
+	probed  struct{ err error }
+	stopped struct {
 		left []string // queues owned here that have not drained
 		open []string // of their windows, those with an intent: "<queue> <k>"
 		why  error    // what cut them off; nil when nothing did

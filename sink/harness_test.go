@@ -68,6 +68,7 @@ type life struct {
 	ended  chan struct{}
 	err    error
 	stall  stall
+	faults faults
 }
 
 var errDead = errors.New("the process is dead")
@@ -89,16 +90,7 @@ func (w *world) start(change func(*config.Sink)) *life {
 	}
 	ctx, cancel := context.WithCancel(w.t.Context())
 	l := &life{w: w, cancel: cancel, ended: make(chan struct{})}
-	now := w.now
-	if now == nil {
-		now = l.stall.now
-	}
-	var applied stages.Applied
-	if !w.blind {
-		applied = view{w.mem.kv, l}
-	}
-	s, err := New(Options{Config: cfg, Log: w.mem, KV: gate{w.mem.kv, l}, Applied: applied, Queues: w.mem, Now: now, Rand: w.rand, Logger: zerolog.New(&w.logs),
-		Dial: l.dial, Abort: l.kill, Shared: w.shared, Key: w.key})
+	s, err := New(w.options(l, cfg))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -108,6 +100,20 @@ func (w *world) start(change func(*config.Sink)) *life {
 		l.err = s.Run(ctx)
 	}()
 	return l
+}
+
+// options are those of a sink of a life.
+func (w *world) options(l *life, cfg *config.Sink) Options {
+	now := w.now
+	if now == nil {
+		now = l.stall.now
+	}
+	var applied stages.Applied
+	if !w.blind {
+		applied = view{w.mem.kv, l}
+	}
+	return Options{Config: cfg, Log: w.mem, KV: gate{w.mem.kv, l}, Applied: applied, Queues: w.mem, Now: now, Rand: w.rand, Logger: zerolog.New(&w.logs),
+		Dial: l.dial, Abort: l.kill, Shared: w.shared, Key: w.key}
 }
 
 // kill ends the process: from now on nothing of it reaches the broker or the bucket.
@@ -142,6 +148,9 @@ type gate struct {
 }
 
 func (g gate) Batch(ctx context.Context, ops []stages.Op) ([]stages.Result, *stages.Lost, error) {
+	for _, op := range ops {
+		g.l.faults.at(op.Key)
+	}
 	g.l.stall.wait(ctx)
 	if g.l.dead.Load() {
 		return nil, nil, errDead
@@ -164,6 +173,7 @@ func (v view) Rows(ctx context.Context, keys []string) ([]stages.LiveRow, error)
 }
 
 func (v view) Prefix(ctx context.Context, prefix string) ([]stages.LiveRow, error) {
+	v.l.faults.at("applied")
 	v.l.stall.wait(ctx)
 	if v.l.dead.Load() {
 		return nil, errDead
@@ -319,11 +329,15 @@ func (w *world) compare(queue string, seen map[string]int, lost int) {
 }
 
 type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
+	mu     sync.Mutex
+	b      bytes.Buffer
+	faults faults // at "the bucket cannot be reached"
 }
 
 func (b *lockedBuffer) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("the bucket cannot be reached")) {
+		b.faults.at("the bucket cannot be reached")
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.Write(p)

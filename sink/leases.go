@@ -69,22 +69,24 @@ func (q *queue) guardLease(ctx context.Context, cancel context.CancelCauseFunc) 
 	stop := make(chan struct{})
 	go func() {
 		defer close(done)
-		for {
-			timer := time.NewTimer(q.lease.Deadline().Sub(q.s.o.Now()))
-			select {
-			case <-timer.C:
-				if err := q.lease.Check(); err != nil {
-					cancel(err)
+		q.s.guarded("lease of "+q.name, func() {
+			for {
+				timer := time.NewTimer(q.lease.Deadline().Sub(q.s.o.Now()))
+				select {
+				case <-timer.C:
+					if err := q.lease.Check(); err != nil {
+						cancel(err)
+						return
+					}
+				case <-stop:
+					timer.Stop()
+					return
+				case <-ctx.Done():
+					timer.Stop()
 					return
 				}
-			case <-stop:
-				timer.Stop()
-				return
-			case <-ctx.Done():
-				timer.Stop()
-				return
 			}
-		}
+		})
 	}()
 	return func() {
 		close(stop)

@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"errors"
 	"maps"
 	"sync"
 	"time"
@@ -79,6 +80,8 @@ func (g *logs) hear(q *queue, event any) {
 		g.start()
 	case probed:
 		g.probe(e.err)
+	case fell:
+		g.fell(e)
 	case stopped:
 		g.stop(e)
 	case notReleased:
@@ -191,6 +194,15 @@ func (g *logs) probe(err error) {
 		g.l.Warn().Err(err).Str("bucket", g.s.cfg.Bucket).Str("endpoint", g.s.cfg.Endpoint).
 			Msg("the bucket cannot be reached; check endpoint, region, credentials and bucket name")
 	}
+}
+
+// fell says what ended the sink, for who reports it.
+func (g *logs) fell(e fell) {
+	line := g.l.Error().Str(keyWhy, e.err.Error()).Dur("again_in", e.wait)
+	if p, ok := errors.AsType[*stages.PanicError](e.err); ok {
+		line = line.Bytes("stack", p.Stack)
+	}
+	line.Msg("the S3 sink fell by a fault of queen and begins anew; nothing is lost; please report it with this line")
 }
 
 // stop is the last line of a drain. It says that every queue drained only when that is so.

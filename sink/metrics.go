@@ -11,23 +11,32 @@ import (
 // metrics are the families of contract S12 (families.go). What has a queue label is made at a scrape from the rows of the queues, so none
 // outlives its queue, and nothing is kept for one beside its row; the others are counted as events come.
 type metrics struct {
+	*counters
 	registry *prometheus.Registry
+}
 
+// counters are the families without a queue label, which a sink that begins anew goes on with.
+type counters struct {
 	requests                   *prometheus.CounterVec
 	precondition, givenBack    prometheus.Counter
 	windowRecords, windowBytes prometheus.Histogram
 }
 
-func newMetrics(s *Sink) *metrics {
-	m := &metrics{registry: prometheus.NewRegistry()}
+func newCounters() *counters {
+	f := named("queen_s3_s3_requests_total")
+	return &counters{
+		requests:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: f.name, Help: f.help}, f.labels),
+		precondition: counter("queen_s3_commit_precondition_lost_total"), givenBack: counter("queen_s3_queues_given_back_total"),
+		windowRecords: histogram("queen_s3_window_records"), windowBytes: histogram("queen_s3_window_bytes"),
+	}
+}
+
+func newMetrics(s *Sink, counted *counters) *metrics {
+	m := &metrics{counters: counted, registry: prometheus.NewRegistry()}
 	var tenant prometheus.Registerer = m.registry
 	if s.cfg.Tenant != stages.DefaultTenant {
 		tenant = prometheus.WrapRegistererWith(prometheus.Labels{tenantLabel: s.cfg.Tenant}, m.registry)
 	}
-	m.windowRecords, m.windowBytes = histogram("queen_s3_window_records"), histogram("queen_s3_window_bytes")
-	f := named("queen_s3_s3_requests_total")
-	m.requests = prometheus.NewCounterVec(prometheus.CounterOpts{Name: f.name, Help: f.help}, f.labels)
-	m.precondition, m.givenBack = counter("queen_s3_commit_precondition_lost_total"), counter("queen_s3_queues_given_back_total")
 	tenant.MustRegister(m.windowRecords, m.windowBytes, m.requests, m.precondition, m.givenBack, newQueueMetrics(s))
 	m.registry.MustRegister(&nodeGauges{s: s, safe: desc("queen_s3_safe_lag_seconds"), buffer: desc("queen_s3_buffer_bytes")})
 	return m

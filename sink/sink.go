@@ -46,6 +46,8 @@ type Options struct {
 	Dial    func(ctx context.Context, network, addr string) (net.Conn, error) // to the bucket; nil = the system's
 	Abort   func()                                                            // ends the process at QUEEN_S3_CRASH_AT; nil = nothing
 	Shared  *Shared                                                           // with the other sinks of the process; nil = there are none
+
+	former *former // the sink whose place this one takes; nil = it is the first
 }
 
 // Sink mirrors the queues of one tenant into one bucket.
@@ -68,6 +70,7 @@ type Sink struct {
 	mu      sync.Mutex
 	queues  map[string]*queue
 	phase   string
+	unit    unit
 	started time.Time
 	work    context.Context // of the queues' goroutines; nil before Run
 	crew    crew
@@ -80,6 +83,8 @@ type Sink struct {
 	draining chan struct{}
 	drain    sync.Once
 	ended    chan struct{}
+	fall     sync.Once
+	fell     chan struct{} // closed when a fault of its own code ends the sink
 }
 
 // claimsAtOnce bounds how many queues are claimed at the same time.
@@ -106,7 +111,7 @@ func New(o Options) (*Sink, error) {
 		return nil, fmt.Errorf("sink: seed of the jitter: %w", err)
 	}
 	s := &Sink{o: o, cfg: o.Config, phase: phaseStarting, queues: map[string]*queue{}, claims: newSemaphore(claimsAtOnce),
-		nudged: make(chan struct{}, 1), draining: make(chan struct{}), ended: make(chan struct{}),
+		nudged: make(chan struct{}, 1), draining: make(chan struct{}), ended: make(chan struct{}), fell: make(chan struct{}),
 		jitters: mathrand.New(mathrand.NewPCG(binary.LittleEndian.Uint64(seed[:8]), binary.LittleEndian.Uint64(seed[8:])))}
 	s.backoff = commit.Backoff{First: time.Second, Max: time.Minute, Jitter: s.random, Hurry: s.draining}
 	s.store = &commit.Store{KV: o.KV, Log: o.Log, Now: o.Now, Sink: s.cfg.Name, Instance: s.cfg.Instance, TTL: s.cfg.LeaseTTL, Backoff: s.backoff,
@@ -119,7 +124,12 @@ func New(o Options) (*Sink, error) {
 		return nil, err
 	}
 	s.need = needOf(s.shared.budget.Limit(), s.cfg.MultipartThreshold, s.cfg.FetchConcurrency, s.shared.formats.Memory())
-	s.metrics = newMetrics(s)
+	if o.former == nil {
+		o.former = &former{counters: newCounters()}
+		s.o.former = o.former
+	}
+	s.unit = o.former.unit
+	s.metrics = newMetrics(s, o.former.counters)
 	s.logs = newLogs(s)
 	format, err := encode.Lookup(s.cfg.Format, s.cfg.Codec())
 	if err != nil {
@@ -210,7 +220,9 @@ func (s *Sink) Run(ctx context.Context) error {
 	serving, stop := s.untilDrain(ctx)
 	defer stop()
 	var end stopped
-	if s.reach(serving) {
+	reached := false
+	s.guarded("probe", func() { reached = s.reach(serving) })
+	if reached {
 		s.setPhase(phaseRunning)
 		end = s.serve(ctx, serving)
 	}
@@ -224,17 +236,22 @@ func (s *Sink) Run(ctx context.Context) error {
 // serve runs the queues until serving ends, then drains them and says how that went. Lease rows are refreshed until nothing runs any more.
 func (s *Sink) serve(ctx, serving context.Context) stopped {
 	var loops, refreshing sync.WaitGroup
-	for _, loop := range []func(context.Context){s.discovery.Run, s.list, s.watch} {
-		loops.Go(func() { loop(serving) })
+	for part, loop := range map[string]func(context.Context){"discovery": s.discovery.Run, "list": s.list, "placement": s.watch} {
+		loops.Go(func() { s.guarded(part, func() { loop(serving) }) })
 	}
 	refresh, stop := context.WithCancel(ctx)
-	refreshing.Go(func() { s.refresh(refresh) })
-	refreshing.Go(func() { s.beat(refresh) })        // who drains still holds its queues
-	refreshing.Go(func() { s.watchBucket(refresh) }) // what is open at a drain may wait for the bucket
+	for part, loop := range map[string]func(context.Context){"refresh": s.refresh,
+		"presence": s.beat,        // who drains still holds its queues
+		"bucket":   s.watchBucket, // what is open at a drain may wait for the bucket
+	} {
+		refreshing.Go(func() { s.guarded(part, func() { loop(refresh) }) })
+	}
 	loops.Go(func() {
-		for _, q := range s.all() {
-			s.begin(serving, q)
-		}
+		s.guarded("begin", func() {
+			for _, q := range s.all() {
+				s.begin(serving, q)
+			}
+		})
 	})
 	<-serving.Done()
 	loops.Wait()

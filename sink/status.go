@@ -15,6 +15,7 @@ const (
 	phaseStarting = "starting"
 	phaseRunning  = "running"
 	phaseStopped  = "stopped"
+	phaseBackoff  = "backoff" // of the sink's entry: it fell, and begins anew
 
 	stateClaiming  = "claiming"
 	stateHeld      = "held"
@@ -273,7 +274,7 @@ func (q *queue) lag() (lag time.Duration, ok bool) {
 // Status returns the block `s3` of GET /status. Its keys come out in alphabetical order.
 func (s *Sink) Status() any {
 	s.mu.Lock()
-	phase, started := s.phase, s.started
+	phase, started, u := s.phase, s.started, s.unit
 	s.mu.Unlock()
 	var uptime int64
 	if phase == phaseRunning {
@@ -281,10 +282,13 @@ func (s *Sink) Status() any {
 	}
 	entry := s.report()
 	for k, v := range map[string]any{
-		"tenant": s.cfg.Tenant, "source": "env", "cluster": nil, "phase": phase, "error": nil, "restarts": 0, "lastExit": nil,
-		"uptimeMs": uptime, "backoffMs": 0,
+		"tenant": s.cfg.Tenant, "source": "env", "cluster": nil, "phase": phase, "error": nil, "restarts": u.restarts,
+		"lastExit": text(short(u.lastExit)), "uptimeMs": uptime, "backoffMs": u.backoff.Milliseconds(),
 	} {
 		entry[k] = v
+	}
+	if phase == phaseBackoff {
+		phase = phaseRunning // the block's own phase knows no other
 	}
 	return map[string]any{
 		"mode": "in-process", "phase": phase, "threads": s.cfg.Threads,
@@ -357,6 +361,17 @@ func (q *queue) buffered() int64 {
 		return 0
 	}
 	return a.cutter.Status().Weight
+}
+
+// shortest is how much of a text status shows, characters.
+const shortest = 512
+
+// short cuts a text to what status shows of it.
+func short(s string) string {
+	if r := []rune(s); len(r) > shortest {
+		return string(r[:shortest])
+	}
+	return s
 }
 
 func text(s string) any {

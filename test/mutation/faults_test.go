@@ -15,6 +15,14 @@ var faultTable = []mutation{
 		file: "lake/line.go", old: "r.Offset = p.integer()", new: "r.Offset = int64(float64(p.integer()))", pkg: "lake", test: "TestP60NoIntegerIsRounded", says: "nothing is missing, and"},
 	{invariant: "P60", why: "a counter is added up as a float",
 		file: "broker/kv/apply.go", old: "sum := old + op.Delta", new: "sum := int64(float64(old) + float64(op.Delta))", pkg: "broker/api", test: "TestP60NoIntegerIsRounded", says: "a counter"},
+	{invariant: "S12", why: "a sink that falls again and again begins anew each second",
+		file: "sink/supervise.go", old: "wait = min(2*wait, lastRestart)", new: "wait = min(wait, lastRestart)", pkg: "sink", test: "TestFallenSinkWaitsLonger", says: "it waited"},
+	{invariant: "S12", why: "a sink that begins anew counts from nothing",
+		file: "sink/supervise.go", old: "counters: s.metrics.counters,", new: "counters: newCounters(),", pkg: "sink", test: "TestFallenSinkBeginsAnew", says: "PUTs are counted"},
+	{invariant: "B12", why: "an audit compares what an earlier life of a queue left with the log of the last one",
+		file: "lake/compare.go", old: "if row.TS < c.born {", new: "if row.TS < 0 {", pkg: "lake", test: "TestLogOfAQueueMadeAgain", says: "has transactionId"},
+	{invariant: "B12", why: "an audit believes that an earlier life's records are those of the last one",
+		file: "lake/compare.go", old: "if at == nil || at.ts < c.born {", new: "if at == nil {", pkg: "lake", test: "TestLogOfAQueueMadeAgain", says: "lacks_a_partition"},
 }
 
 // TestFaultsCanBeBroken does for them what TestEachInvariantCanBeBroken does for the argument.
