@@ -93,7 +93,8 @@ func (b *Broker) watchDisk() {
 		return
 	}
 	if full {
-		b.o.Log.Error().Uint64("free", usage.AvailBytes).Msg("the disk of the data folder is nearly full: pushes are refused until there is room")
+		b.o.Log.Error().Str("dir", b.o.Dir).Uint64("free", usage.AvailBytes).Uint64("wanted", diskReserve).
+			Msg("the disk of the data folder is nearly full: pushes are refused with 507 until so many bytes are free; make room, or let retention take more")
 	} else {
 		b.o.Log.Info().Msg("the disk of the data folder has room again")
 	}

@@ -60,7 +60,7 @@ func (b *Broker) trySnapshot(tick bool) {
 		b.snaps.mu.Lock()
 		b.snaps.pause = snapshotPause
 		b.snaps.mu.Unlock()
-		b.o.Log.Error().Err(err).Dur("again_in", snapshotPause*flushEvery).Msg("no snapshot was taken: the raft log stays whole until one is")
+		b.o.Log.Error().Err(err).Dur("again_in", snapshotPause*flushEvery).Str("dir", b.o.Dir).Msg("no snapshot was taken: it is tried again, and until one is taken the raft log grows; nothing is lost")
 	}
 }
 

@@ -115,7 +115,7 @@ func (a *audit) rest(ctx context.Context, q *queueKeys, h *history) error {
 		return err
 	}
 	if !known {
-		a.fault(q.String(), "is a queue that the broker does not have")
+		a.fault(q.String(), "is a queue that the broker does not have: it was deleted, or this is not the broker whose lake it is")
 		return nil
 	}
 	for _, name := range names {

@@ -86,7 +86,7 @@ func (a *audit) list(ctx context.Context) ([]*queueKeys, error) {
 		}
 		p := parseKey(prefix, object.Key)
 		if p.kind == unknownKey {
-			a.fault(object.Key, "is not a key of a lake")
+			a.fault(object.Key, "is not a key of a lake: something else than queen wrote it, give it another prefix")
 			continue
 		}
 		if a.options.Queue != "" && p.queue != stages.Esc(a.options.Queue) {
@@ -151,7 +151,7 @@ func (a *audit) queue(ctx context.Context, q *queueKeys) error {
 	next := uint64(1)
 	for _, k := range slices.Sorted(maps.Keys(q.manifests)) {
 		if k != next {
-			a.fault(q.String(), "windows %d to %d have no manifest", next, k-1)
+			a.fault(q.String(), "windows %d to %d have no manifest: somebody removed them, and what they held is not part of the lake", next, k-1)
 		}
 		next = k + 1
 		if err := a.window(ctx, q, k, h, named); err != nil {

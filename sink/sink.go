@@ -85,6 +85,7 @@ type Sink struct {
 	ended    chan struct{}
 	fall     sync.Once
 	fell     chan struct{} // closed when a fault of its own code ends the sink
+	fault    *fallen       // it; set before that
 }
 
 // claimsAtOnce bounds how many queues are claimed at the same time.

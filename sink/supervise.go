@@ -2,7 +2,6 @@ package sink
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -41,8 +40,9 @@ func (s *Sink) guarded(part string, fn func()) {
 	if err == nil {
 		return
 	}
-	s.fall.Do(func() { close(s.fell) })
-	s.abort(&fallen{part, err}) // the first one is the reason
+	fault := &fallen{part, err}
+	s.fall.Do(func() { s.fault = fault; close(s.fell) })
+	s.abort(fault) // the first one is the reason
 }
 
 // unit is what status says of the lives of a sink.
@@ -107,7 +107,7 @@ func (v *Supervisor) Run(ctx context.Context) error {
 	for {
 		s := v.current()
 		err := s.runGuarded(ctx)
-		fault, ok := errors.AsType[*fallen](err)
+		fault, ok := err.(*fallen) // not errors.As: one inside of another error is that of a sink which has not ended
 		if !ok {
 			return err
 		}
@@ -137,7 +137,7 @@ func (s *Sink) runGuarded(ctx context.Context) error {
 	case err := <-ended:
 		return err
 	case <-limit.C:
-		return fmt.Errorf("it fell, and has not ended %v later: nothing is lost, the next start of this node goes on", fallLimit)
+		return fmt.Errorf("it fell (%w) and has not ended %v later, please report it: nothing is lost, the next start of this node goes on", s.fault, fallLimit)
 	}
 }
 

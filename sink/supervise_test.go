@@ -228,7 +228,7 @@ func TestFallThatDoesNotEnd(t *testing.T) {
 		w.mem.faults.set("moved", lookPanics)
 		before := time.Now()
 		<-l.ended
-		if l.err == nil || !strings.Contains(l.err.Error(), "has not ended 30s later") {
+		if l.err == nil || !strings.Contains(l.err.Error(), "and has not ended 30s later") {
 			t.Errorf("run: %v", l.err)
 		}
 		if took := time.Since(before); took < fallLimit || took > fallLimit+5*time.Second {

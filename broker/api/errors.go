@@ -63,8 +63,8 @@ func errorTable() []row {
 		{codeNoLeader, http.StatusServiceUnavailable, 1, "no leader is known: try again"},
 		{codeTimeout, http.StatusServiceUnavailable, 1, "not answered in time: try again"},
 		{codeOutcomeUnknown, http.StatusServiceUnavailable, 1, "the outcome is unknown, it may have been stored: try again"},
-		{codeStorageFull, http.StatusInsufficientStorage, 0, "the disk is full"},
-		{codeEncryption, http.StatusConflict, 0, "this node does not have the encryption key"},
+		{codeStorageFull, http.StatusInsufficientStorage, 0, "the disk of this node is full and nothing was stored: make room where its data folder is, then send it again"},
+		{codeEncryption, http.StatusConflict, 0, "this node does not have the encryption key of the queue: give it that key in QUEEN_ENCRYPTION_KEY"},
 		{codeInternal, http.StatusInternalServerError, 0, "internal error"},
 	}
 }

@@ -114,5 +114,5 @@ func (s *logSink) sayAbsent(args []any) {
 		s.said = map[string]time.Time{}
 	}
 	s.said[id] = now
-	s.log.Warn().Str("node", id).AnErr("why", why).Msg("another node of the cluster does not answer")
+	s.log.Warn().Str("node", id).AnErr("why", why).Msg("another node of the cluster does not answer: it is asked again; see whether it runs, and whether its raft port can be reached from here")
 }
