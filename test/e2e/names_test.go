@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +29,7 @@ func names() []name {
 		return out
 	}
 	all := same("orders", "Orders", "a.b_c-1", ".", "..", "007", "1e5", "true", "NaN", "2024-01-01", "null", "NULL", "__HIVE_DEFAULT_PARTITION__",
-		"_queen", "t1", "t10", strings.Repeat("n", 249))
+		"_queen", "t1", "t10", "cust-1", "01a1007b-855d-7001-8107-adfdabd3e51c", strings.Repeat("n", 249))
 	return append(all,
 		name{text: "a b", path: "a%20b"}, name{text: "a/b", path: "a%2Fb"}, name{text: "a=b", path: "a%3Db"}, name{text: "a:b", path: "a%3Ab"},
 		name{text: "a+b", path: "a%2Bb"}, name{text: "a~b", path: "a%7Eb"}, name{text: "a%20b", path: "a%2520b"}, name{text: "50%", path: "50%25"},
@@ -45,6 +46,9 @@ func names() []name {
 		name{text: "", refused: true},
 	)
 }
+
+// oneWindow is a sample of a queue with one window, whatever its name.
+var oneWindow = regexp.MustCompile(`^queen_s3_windows_committed_total\{queue="([^"\\\n]|\\["\\n])*"\} 1\n$`)
 
 // TestNames mirrors a queue of each name, with a partition of each name, into a real store. Each has a place of its own that says its name, and
 // what no store would take is said in the row of that queue alone.
@@ -85,6 +89,19 @@ func TestNames(t *testing.T) {
 		}
 	}
 	places(t, g.Lake("lake"))
+	_, metrics, err := b.Do("GET", "/metrics/prometheus", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	series := map[string]bool{}
+	for line := range strings.Lines(string(metrics)) {
+		if strings.HasPrefix(line, "queen_s3_windows_committed_total{") && oneWindow.MatchString(line) {
+			series[line] = true
+		}
+	}
+	if len(series) != taken {
+		t.Errorf("%d series of windows for %d queues, each on a line of its own: %s", len(series), taken, metrics)
+	}
 	harness.MustBeClean(t, g.Lake("lake"), "")
 }
 
