@@ -12,6 +12,7 @@ import (
 // seen are changes that were made by hand, once, and turned a test of processes red: it takes too long for the tables.
 var seen = map[string]string{
 	"test/e2e TestTwoProcessesOneObject": "zstd with a concurrency that the cores decide",
+	"test/e2e TestRetentionOverrun":      "what was lost is in no manifest, in two, one offset short, or in the lake too; an open window that is not frozen",
 	"test/e2e TestRedoAcrossSettings":    "a redo that takes format, compression, layout, alignment and prefix of today",
 }
 

@@ -77,6 +77,11 @@ var table = []mutation{
 		pkg: "broker", test: "TestEachRecordOnce", says: "and the broker told of",
 	},
 	{
+		invariant: set, why: "what is in a window that a sink has open counts as lost to it when it is removed",
+		file: "broker/state/retain.go", old: "s.Open.From <= h.TS && h.TS < s.Open.To {", new: "false {",
+		pkg: "broker", test: "TestEachRecordOnce", says: "and the broker told of",
+	},
+	{
 		invariant: set, why: "a queue that is made again takes the place of one whose window is open",
 		file: "broker/queues.go", old: "if !is {", new: "if row2, is2 := r.Queue(q.tenant, name); is2 { row, is = row2, is2 } else if !is {",
 		pkg: "broker", test: "TestEachRecordOnce", says: "is listed otherwise than before",
