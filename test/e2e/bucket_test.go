@@ -37,6 +37,8 @@ func bucketFaults() []bucketFault {
 			"(the bucket is in region eu-west-1, requests are signed for us-east-1: set the region and its endpoint)", brief, 6},
 		{"missing permission", harness.Puts(harness.Refuse(403, "AccessDenied", "Access Denied", nil)),
 			"403 AccessDenied: Access Denied (the access key needs s3:PutObject on this bucket and prefix; a wrong secret or clock can look the same)", brief, 6},
+		{"manifests alone", harness.Under("/_queen/", harness.Puts(harness.Refuse(403, "AccessDenied", "Access Denied", nil))), // the object is there, and its window is not
+			"windows/0000000002.json: 403 AccessDenied: Access Denied (the access key needs s3:PutObject", brief, 6},
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -61,6 +62,17 @@ func Refuse(status int, code, words string, header map[string]string) Fault {
 func Puts(f Fault) Fault {
 	return func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+			pass.ServeHTTP(w, r)
+			return
+		}
+		f(w, r, pass)
+	}
+}
+
+// Under has a fault for the keys that hold a text alone.
+func Under(part string, f Fault) Fault {
+	return func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+		if !strings.Contains(r.URL.Path, part) {
 			pass.ServeHTTP(w, r)
 			return
 		}
