@@ -8,23 +8,6 @@ import (
 // Dump writes all rows in key order, after bringing H and R rows up to date in a copy: those follow the flushes, and everything
 // else follows the entries alone.
 func (s *State) Dump() (string, error) {
-	return s.dumpRows(func(_, value []byte) []byte { return value })
-}
-
-// DumpShared is Dump without what a node decides alone: which segments it did away with, and so where a frame lies.
-func (s *State) DumpShared() (string, error) {
-	return s.dumpRows(func(key, value []byte) []byte {
-		switch key[0] {
-		case tableDropped:
-			return nil
-		case tableTail, tableHeads, tableIDs:
-			return value[13:]
-		}
-		return value
-	})
-}
-
-func (s *State) dumpRows(show func(key, value []byte) []byte) (string, error) {
 	if err := s.Flush(); err != nil {
 		return "", err
 	}
@@ -32,11 +15,16 @@ func (s *State) dumpRows(show func(key, value []byte) []byte) (string, error) {
 	defer s.mu.RUnlock()
 	var b strings.Builder
 	err := scan(s.db, nil, nil, func(key, value []byte) bool {
-		if shown := show(key, value); shown != nil {
-			fmt.Fprintf(&b, "%c %x = %x\n", key[0], key[1:], shown)
-		}
+		fmt.Fprintf(&b, "%c %x = %x\n", key[0], key[1:], value)
 		return true
 	})
+	return b.String(), err
+}
+
+// DumpShared is Dump without what a node decides alone.
+func (s *State) DumpShared() (string, error) {
+	var b strings.Builder
+	_, err := s.Shared(func(key, value []byte) { fmt.Fprintf(&b, "%c %x = %x\n", key[0], key[1:], value) })
 	return b.String(), err
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"queen/lake"
+	"queen/stages"
 )
 
 // bucketLake is the bucket as an audit reads it.
@@ -55,8 +56,11 @@ func (w *world) check() {
 			w.fail("node %d and node 1 differ:\n%s", id, firstDifference(logs[0], logs[id-1]))
 		}
 	}
+	w.atRest()
 	w.checkHistory()
+	w.checkStamps()
 	w.checkPuts()
+	w.owners.check(w)
 	windows, records, lost := 0, int64(0), int64(0)
 	for _, queue := range queueNames() {
 		o := lake.Options{Prefix: "queen", Queue: queue, Log: lake.HTTPLog{URL: "http://node", Client: &http.Client{Transport: w.node[w.pick(nodes)].runs()}}}
@@ -185,6 +189,27 @@ func (w *world) checkHistory() {
 			}
 			if !slices.Equal(got, want) {
 				w.fail("%s: the log has %d records, %d were acknowledged:\n%s", at, len(got), len(want), firstDifference(strings.Join(want, "\n"), strings.Join(got, "\n")))
+			}
+		}
+	}
+}
+
+// checkStamps: pushes follow each other on one clock, so no two have one stamp, and in a partition stamps rise with offsets.
+func (w *world) checkStamps() {
+	l := w.node[0].runs()
+	pushes := map[stages.Micros]string{}
+	for _, queue := range queueNames() {
+		for c := range clients {
+			last, of := stages.Beginning, ""
+			for _, row := range l.read(w, queue, fmt.Sprintf("c%d", c)) {
+				push := row.TxID[:strings.LastIndex(row.TxID, "-")] // client and number
+				if was, ok := pushes[row.TS]; ok && was != push {
+					w.fail("the pushes %s and %s have one stamp, %d", was, push, row.TS)
+				}
+				if row.TS < last || push != of && row.TS == last {
+					w.fail("%s/c%d: offset %d of push %s is stamped %d, after %d of push %s", queue, c, row.Offset, push, row.TS, last, of)
+				}
+				pushes[row.TS], last, of = push, row.TS, push
 			}
 		}
 	}

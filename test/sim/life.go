@@ -47,6 +47,7 @@ type life struct {
 	mu    sync.Mutex
 	conns map[net.Conn]bool // to the bucket
 	sink  *sink.Sink
+	still chan struct{} // see stall
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -154,7 +155,7 @@ func (l *life) mirror(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	s, err := sink.New(sink.Options{Config: settings(l.m.id), Log: l.broker.Log(stages.DefaultTenant), KV: unclear{l.broker.KV(stages.DefaultTenant), l.m.w},
+	s, err := sink.New(sink.Options{Config: settings(l.m.id), Log: l.broker.Log(stages.DefaultTenant), KV: rows{l.broker.KV(stages.DefaultTenant), l},
 		Applied: l.broker.Applied(stages.DefaultTenant), Queues: l.broker.Queues(stages.DefaultTenant, "default"), Now: stages.Now(time.Now), Logger: zerolog.Nop(),
 		Dial: l.dial})
 	if err != nil {
@@ -286,25 +287,4 @@ func (randomness) Read(b []byte) (int, error) {
 		b[i] = byte(rand.Uint32())
 	}
 	return len(b), nil
-}
-
-// unclear is a KV store whose answers are lost now and then, after the batch was made or before.
-type unclear struct {
-	stages.KV
-	w *world
-}
-
-func (u unclear) Batch(ctx context.Context, ops []stages.Op) ([]stages.Result, *stages.Lost, error) {
-	switch u.w.pick(40) {
-	case 0:
-		u.w.count("KV answer lost")
-		if _, _, err := u.KV.Batch(ctx, ops); err != nil {
-			return nil, nil, err
-		}
-		return nil, nil, fmt.Errorf("the answer was lost: %w", stages.ErrUnclear)
-	case 1:
-		u.w.count("KV batch lost")
-		return nil, nil, fmt.Errorf("the batch was lost: %w", stages.ErrUnclear)
-	}
-	return u.KV.Batch(ctx, ops)
 }

@@ -27,6 +27,9 @@ type world struct {
 	node [nodes]*machine
 	hist *history
 
+	owners owners
+	states states
+
 	rngMu sync.Mutex
 	rng   *rand.Rand // every choice of a fault
 
@@ -50,7 +53,8 @@ type machine struct {
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
-	w := &world{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 7)), counts: map[string]int{}}
+	w := &world{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 7)), counts: map[string]int{},
+		owners: owners{writes: map[string][]leaseWrite{}}, states: states{sum: map[uint64]seen{}}}
 	w.s3 = fakes3.New(fakes3.Options{Bucket: "lake", Secret: secret})
 	w.hist = newHistory(w)
 	for i := range w.node {
