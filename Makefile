@@ -6,7 +6,7 @@ FUZZ    ?= 60s
 # Packages whose tests need neither a process nor a disk: what `make check` runs beside the house rules.
 FAST    := . ./config ./stages ./source ./window ./encode/... ./upload ./commit/... ./lake ./internal/... ./broker/command/... ./broker/kv
 
-.PHONY: help build demo check test race e2e chaos compat fuzz sim bench generate
+.PHONY: help build demo check test race e2e chaos compat fuzz sim catch bench generate
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +29,7 @@ race: ## the same under the race detector, with fewer rounds of what repeats its
 	$(GO) test -race -short -timeout 40m ./...
 
 e2e: .venv/ready ## real processes against a real S3 store: the guide, crash points, kill -9; two audits of each lake
-	cd test && $(GO) vet ./... && $(GO) test -timeout 30m -count=1 -v ./e2e/... ./mutation/...
+	cd test && $(GO) vet ./... && $(GO) test -timeout 30m -count=1 -skip TestSimulation -v ./e2e/... ./mutation/...
 	QUEEN_DAMAGE_PLACES=40 $(GO) test -timeout 20m -count=1 -run 'TestDamage$$' -v ./broker
 
 chaos: .venv/ready ## three processes in network namespaces, faults of every kind for CHAOS (default 5m) while clients write, then the audits; as root, on Linux (CHAOS_SEED=n repeats the choices)
@@ -44,6 +44,9 @@ fuzz: ## every fuzz target for FUZZ (default 60s) each, two at a time: 20 minute
 
 sim: ## three brokers and their sinks on simulated time, network, disks and bucket, broken by seed; SIM (default 10m) of them, or SEED
 	cd test/sim && $(GO) vet ./... && SIM=$(or $(SIM),10m) $(GO) test -count=1 -timeout 60m -run TestSim -v .
+
+catch: ## lines that exactly once rests on are taken out, one at a time, until a simulated world goes red: about 6 minutes
+	cd test && $(GO) test -count=1 -timeout 25m -run 'TestSimulation|TestDocTable' -v ./mutation
 
 bench: ## the numbers of the contract against their targets, a quarter of an hour (bench/README.md); FULL=1: at full size, about two hours; BENCH="-only push": its flags
 	$(GO) run ./bench $(if $(FULL),-full) $(BENCH)

@@ -21,6 +21,9 @@ var seen = map[string]string{
 func changesOf(test string) (all []string) {
 	for _, d := range docTables() {
 		for i, m := range d.rows {
+			if m.faults != "" { // one test for everything: that it went red says nothing of this fault
+				continue
+			}
 			if m.pkg+" "+m.test == test {
 				all = append(all, fmt.Sprintf("%s %d", d.first, i+1))
 			}

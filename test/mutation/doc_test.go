@@ -23,6 +23,7 @@ func docTables() []docTable {
 		{"<!-- mutations -->\n", "<!-- end of mutations -->\n", "invariant", table},
 		{"<!-- placement -->\n", "<!-- end of placement -->\n", "rule", placementTable},
 		{"<!-- cluster -->\n", "<!-- end of cluster -->\n", "part", clusterTable},
+		{"<!-- simulation -->\n", "<!-- end of simulation -->\n", "simulation", simulationTable},
 		{"<!-- client -->\n", "<!-- end of client -->\n", "fault", clientTable},
 		{"<!-- seal -->\n", "<!-- end of seal -->\n", "rule", sealTable},
 		{"<!-- fault lines -->\n", "<!-- end of fault lines -->\n", "entry", faultTable},
@@ -45,7 +46,14 @@ func render(d docTable) string {
 		if m.says != "" {
 			says = fmt.Sprintf(": %q", strings.TrimSpace(m.says))
 		}
-		fmt.Fprintf(&b, "| %d | %s | %s | `%s`: %s becomes %s | `%s %s`%s |\n", i+1, m.invariant, m.why, m.file, code(m.old), code(m.new), m.pkg, m.test, says)
+		if m.orSays != "" {
+			says += fmt.Sprintf(" or %q", m.orSays)
+		}
+		change := code(m.old) + " becomes " + code(m.new)
+		for _, also := range m.also {
+			change += ", " + code(also[0]) + " becomes " + code(also[1])
+		}
+		fmt.Fprintf(&b, "| %d | %s | %s | `%s`: %s | `%s %s`%s |\n", i+1, m.invariant, m.why, m.file, change, m.pkg, m.test, says)
 	}
 	return b.String()
 }

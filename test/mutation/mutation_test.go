@@ -27,6 +27,10 @@ type mutation struct {
 	old, new  string // old occurs once in file
 	pkg, test string // what must go red
 	says      string // a piece of the message with which it must
+
+	also   [][2]string // what else of file changes, old and new
+	faults string      // of simulationTable
+	orSays string      // the same loss seen from another side
 }
 
 func root() string {
@@ -109,17 +113,24 @@ func overlay(t *testing.T, m mutation) (name string, line int) {
 	if !ok || strings.Contains(after, m.old) {
 		t.Fatalf("%s holds %q %d times, want once: bring the table up to date", m.file, m.old, strings.Count(string(source), m.old))
 	}
+	text := before + m.new + after
+	for _, also := range m.also {
+		if strings.Count(text, also[0]) != 1 {
+			t.Fatalf("%s holds %q %d times, want once: bring the table up to date", m.file, also[0], strings.Count(text, also[0]))
+		}
+		text = strings.Replace(text, also[0], also[1], 1)
+	}
 	dir := t.TempDir()
 	changed := filepath.Join(dir, filepath.Base(m.file))
-	if err := os.WriteFile(changed, []byte(before+m.new+after), 0o644); err != nil {
+	if err := os.WriteFile(changed, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	text, err := json.Marshal(map[string]any{"Replace": map[string]string{path: changed}})
+	list, err := json.Marshal(map[string]any{"Replace": map[string]string{path: changed}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	name = filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(name, text, 0o644); err != nil {
+	if err := os.WriteFile(name, list, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return name, strings.Count(before, "\n") + 1
