@@ -92,6 +92,7 @@ type service struct {
 	fatal   <-chan error    // holds the first error after which only a restart is safe
 	restart <-chan struct{} // holds one when the node has to be closed and opened again; nil: never
 	grace   time.Duration   // of a close after a signal
+	first   func(os.Signal) // a close without a signal goes on after one; nil: that one is the second
 }
 
 // run returns the exit code.
@@ -130,11 +131,21 @@ func (s service) run() int {
 // startAgain is no exit code: the process goes on with another node on the same folder.
 const startAgain = -1
 
-// again closes a node whose state a snapshot replaces. Nothing that it holds is worth a wait.
+// again closes a node whose state a snapshot replaces. Nothing that it holds is worth a wait, unless a signal comes meanwhile: then this is the stop,
+// and the sink has its whole grace.
 func (s service) again() int {
-	ctx, cancel := context.WithTimeout(context.Background(), againGrace)
-	defer cancel()
-	if code := s.end(func() error { return s.close(ctx) }, s.grace, exitOK); code != exitOK {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	short := time.AfterFunc(againGrace, func() { cancel(context.DeadlineExceeded) })
+	defer short.Stop()
+	stopping := false
+	s.first = func(sig os.Signal) {
+		short.Stop()
+		stopping = true
+		s.saySignal(sig)
+	}
+	code := s.end(func() error { return s.close(ctx) }, s.grace, exitOK)
+	if code != exitOK || stopping {
 		return code
 	}
 	return startAgain
@@ -160,9 +171,13 @@ func refuse(log zerolog.Logger, err error, code int) int {
 
 // stop closes after a signal.
 func (s service) stop(first os.Signal, closing func() error) int {
+	s.saySignal(first)
+	return s.end(closing, s.grace, exitOK)
+}
+
+func (s service) saySignal(first os.Signal) {
 	queen := logline.Named(s.log, "queen")
 	queen.Info().Str("signal", first.String()).Msg("stopping; a second signal ends it at once")
-	return s.end(closing, s.grace, exitOK)
 }
 
 // fail closes after a fatal error.
@@ -197,6 +212,12 @@ func (s service) end(closing func() error, limit time.Duration, code int) int {
 			queen.Error().Str("within", limit.String()).Msg("the node does not stop: ended at once")
 			return exitFailed
 		case second := <-s.signals:
+			if s.first != nil && code == exitOK {
+				s.first(second)
+				s.first = nil
+				timer.Reset(limit)
+				continue
+			}
 			queen.Warn().Str("signal", second.String()).Msg("ended at once")
 			if sig, ok := second.(syscall.Signal); ok && code == exitOK {
 				return 128 + int(sig)

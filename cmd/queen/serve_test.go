@@ -31,10 +31,20 @@ func TestEnds(t *testing.T) {
 	broken := func(<-chan struct{}) func(context.Context) error {
 		return func(context.Context) error { return eio }
 	}
+	drains := func(<-chan struct{}) func(context.Context) error { // for five seconds, or until it is cut short
+		return func(ctx context.Context) error {
+			select {
+			case <-time.After(5 * time.Second):
+			case <-ctx.Done():
+			}
+			return nil
+		}
+	}
+	type again struct{}
 	for _, c := range []struct {
 		name        string
 		open, close func(hang <-chan struct{}) func(context.Context) error
-		events      []any // signals and fatal errors, a second apart
+		events      []any // signals, fatal errors and restarts, a second apart
 		code        int
 		after       time.Duration
 		lines       string // the last words of each line
@@ -54,13 +64,18 @@ func TestEnds(t *testing.T) {
 		{"start that hangs, two signals", hangs, ready, []any{term, term}, 128 + 15, 2 * time.Second, "ends it at once|ended at once signal=terminated"},
 		{"start that hangs, one signal", hangs, ready, []any{term}, exitFailed, time.Second + grace, "ends it at once|does not stop: ended at once within=1m30s"},
 		{"start that hangs, fatal error", hangs, ready, []any{eio}, exitFailed, time.Second + fatalGrace, "FATAL: " + eio.Error() + "|does not stop: ended at once within=10s"},
+		{"restart", ready, drains, []any{again{}}, startAgain, time.Second + againGrace, ""},
+		{"restart, and a signal in it", ready, drains, []any{again{}, term}, exitOK, 6 * time.Second, "ends it at once"},
+		{"restart, and two signals in it", ready, drains, []any{again{}, term, term}, 128 + 15, 3 * time.Second, "ends it at once|ended at once signal=terminated"},
+		{"restart that hangs, and a signal in it", ready, hangs, []any{again{}, term}, exitFailed, 2*time.Second + grace, "ends it at once|does not stop: ended at once within=1m30s"},
+		{"restart that hangs, fatal error, signal", ready, hangs, []any{again{}, eio, term}, exitFailed, 3 * time.Second, "FATAL: " + eio.Error() + "|ended at once signal=terminated"},
 		{"fatal error of a start", canceled, hangs, []any{eio}, exitFailed, time.Second, "FATAL: " + eio.Error()},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			hang := make(chan struct{})
-			signals, fatal := make(chan os.Signal, 2), make(chan error, 1)
+			signals, fatal, restart := make(chan os.Signal, 2), make(chan error, 1), make(chan struct{}, 1)
 			var out bytes.Buffer
-			s := service{open: c.open(hang), close: c.close(hang), log: logline.New(&out, false, time.Now), signals: signals, fatal: fatal, grace: grace}
+			s := service{open: c.open(hang), close: c.close(hang), log: logline.New(&out, false, time.Now), signals: signals, fatal: fatal, restart: restart, grace: grace}
 			began := time.Now()
 			code := make(chan int, 1)
 			go func() { code <- s.run() }()
@@ -71,6 +86,8 @@ func TestEnds(t *testing.T) {
 					signals <- e
 				case error:
 					fatal <- e
+				case again:
+					restart <- struct{}{}
 				}
 			}
 			if got, took := <-code, time.Since(began); got != c.code || took != c.after {
