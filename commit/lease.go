@@ -35,6 +35,7 @@ type Lease struct {
 	lost     error
 	deadline time.Time
 	unclear  time.Time // when the earliest write without a clear answer was sent; zero = none
+	claimed  bool      // a claim was sent since the row was given back: it may be ours, whatever was answered
 }
 
 // Store is where the rows of a sink are, and who writes them: what all its leases and ledgers share.
@@ -111,6 +112,9 @@ func (l *Lease) look(ctx context.Context, atStart bool) (Claim, error) {
 	if op.Value, err = l.document(since); err != nil {
 		return Claim{}, err
 	}
+	l.mu.Lock()
+	l.claimed = true
+	l.mu.Unlock()
 	sent := l.store.Now()
 	results, lost, err = l.store.KV.Batch(ctx, []stages.Op{op})
 	switch {

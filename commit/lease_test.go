@@ -69,8 +69,10 @@ func TestReleaseGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kv := committest.New(time.Now)
 		all := leases(kv, 2)
-		if c, err := all[0].Acquire(t.Context(), true); err != nil || !c.Held {
-			t.Fatal(c, err)
+		for _, l := range all {
+			if c, err := l.Acquire(t.Context(), true); err != nil || !c.Held {
+				t.Fatal(c, err)
+			}
 		}
 		kv.Script(func([]stages.Op) committest.Fault { return committest.NotLeader })
 		begun := time.Now()
@@ -84,6 +86,31 @@ func TestReleaseGivesUp(t *testing.T) {
 		kv.Trace(func(line string) { t.Errorf("a lease that was given up is written: %s", line) })
 		if _, err := commit.Refresh(t.Context(), kv, all); err != nil || all[0].Held() {
 			t.Errorf("held %v: %v", all[0].Held(), err)
+		}
+	})
+}
+
+// A lease that was never claimed costs the log nothing when it is given back; one whose claims had no answer may be ours, and is.
+func TestReleaseOfWhatWasNotClaimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kv := committest.New(time.Now)
+		all := leases(kv, 2)
+		kv.Script(func(ops []stages.Op) committest.Fault {
+			if ops[0].Kind != stages.OpGet {
+				return committest.UnclearApplied
+			}
+			return committest.None
+		})
+		if c, err := all[1].Acquire(t.Context(), true); err == nil || c.Held || len(kv.Keys()) != 1 {
+			t.Fatal(c, err, kv.Keys())
+		}
+		kv.Script(nil)
+		if left, err := commit.Release(t.Context(), kv, all); left != 0 || err != nil || len(kv.Keys()) != 0 {
+			t.Errorf("left %d: %v, rows %v", left, err, kv.Keys())
+		}
+		kv.Trace(func(line string) { t.Errorf("given back again: %s", line) })
+		if left, err := commit.Release(t.Context(), kv, all); left != 0 || err != nil {
+			t.Errorf("left %d: %v", left, err)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"queen/stages"
@@ -78,8 +79,9 @@ func refreshSome(ctx context.Context, kv stages.KV, leases []*Lease) (lost []*Le
 
 // Release gives the leases back: each row is read, and deleted at its version if it is of this incarnation. A failure is tried again after
 // 100 ms doubling to 1 s for at most 10 s in all; then the rows run out by themselves, since none of these handles refreshes its row any more.
-// It returns how many it could not give back.
+// It returns how many it could not give back. A lease that was never claimed, as of a queue whose key this node lacks, costs the log nothing.
 func Release(ctx context.Context, kv stages.KV, leases []*Lease) (left int, err error) {
+	leases = slices.DeleteFunc(slices.Clone(leases), func(l *Lease) bool { return !l.mayHold() })
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	pause := 100 * time.Millisecond
@@ -138,11 +140,18 @@ func releaseSome(ctx context.Context, kv stages.KV, leases []*Lease) error {
 	return nil
 }
 
+// mayHold says whether the row may be ours.
+func (l *Lease) mayHold() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.claimed
+}
+
 // gaveBack makes handles that are not used any more.
 func gaveBack(leases []*Lease) {
 	for _, l := range leases {
 		l.mu.Lock()
-		l.held, l.lost = false, errMoved("lease %s: given back", l.key())
+		l.held, l.claimed, l.lost = false, false, errMoved("lease %s: given back", l.key())
 		l.mu.Unlock()
 	}
 }
