@@ -35,6 +35,28 @@ func TestNothingIsSentAfterTheDeadline(t *testing.T) {
 	})
 }
 
+// A node that is cut off does not say that it owns what others may have by now; when the log answers again, it does.
+func TestCutOffOwnsNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.mem.push("orders", "p", 5)
+		l := w.start(func(c *config.Sink) { c.LeaseTTL = 6 * time.Second })
+		w.until(time.Minute, "window 1", func() bool { return l.k("orders") == 1 })
+		elapse(10 * time.Second) // it rests
+		if row := l.row("orders"); row["ownedHere"] != true || row["state"] != stateFilling {
+			t.Fatal(row)
+		}
+		w.mem.kv.Script(func([]stages.Op) committest.Fault { return committest.NotLeader })
+		elapse(7 * time.Second)
+		row := l.row("orders")
+		if row["ownedHere"] != false || row["state"] != stateClaiming {
+			t.Errorf("cut off: %v", row)
+		}
+		w.mem.kv.Script(nil)
+		w.until(time.Minute, "it owns the queue again", func() bool { return l.row("orders")["ownedHere"] == true })
+		l.stop()
+	})
+}
+
 // While a window is on its way the lake is complete through the last pointer, not through what was cut.
 func TestCompleteThroughWaitsForThePointer(t *testing.T) {
 	inWorld(t, func(w *world) {

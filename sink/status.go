@@ -327,7 +327,7 @@ func (s *Sink) report() map[string]any {
 
 // report is the queue's row.
 func (q *queue) report() (row map[string]any, owned bool) {
-	owned = q.lease.Held()
+	owned = q.lease.Check() == nil // a node that is cut off learns of nothing, and its lease runs out all the same
 	safe := q.s.o.Log.Safe()
 	q.mu.Lock()
 	lag, lagKnown := q.lag()
@@ -337,8 +337,12 @@ func (q *queue) report() (row map[string]any, owned bool) {
 	done, _ := t.figures()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	state := t.state
+	if !owned && slices.Contains([]string{stateRestoring, stateFilling, stateIntent, stateUpload, stateCommit}, state) {
+		state = stateClaiming // which it does as soon as the log answers
+	}
 	row = map[string]any{
-		"name": q.name, "ownedHere": owned, "heldBy": text(t.heldBy), "state": t.state, "k": t.k, "tEnd": moment(t.end),
+		"name": q.name, "ownedHere": owned, "heldBy": text(t.heldBy), "state": state, "k": t.k, "tEnd": moment(t.end),
 		"completeThrough": moment(t.through), "safeTime": nil, "lagSeconds": nil, "redo": t.redo, "bufferedBytes": buffered,
 		"partitions": 0, "windowsCommitted": done.windows, "records": done.records, "bytes": done.allBytes(), "recordsLost": done.lost, "lastError": nil,
 	}
