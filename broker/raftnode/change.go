@@ -56,8 +56,12 @@ func (n *Node) Change(ctx context.Context, c Change) (Membership, error) {
 	}
 	ctx, cancel := withLimit(ctx)
 	defer cancel()
-	n.changing.Lock()
-	defer n.changing.Unlock()
+	select {
+	case n.changing <- struct{}{}:
+	case <-ctx.Done():
+		return n.Membership(), refused("in_flight", "another change of the members took all of the time; nothing of this one was begun: repeat it")
+	}
+	defer func() { <-n.changing }()
 	err := n.change(ctx, c)
 	return n.Membership(), err
 }

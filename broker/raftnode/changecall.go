@@ -7,10 +7,17 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"time"
 )
 
 // A change of the members goes to the leader as JSON, and comes back as the picture of the members, or with the code of a refusal.
 const changePath = "/members"
+
+// handedOn is a change on its way to the leader, with how long its asker waits: 0, of an earlier build, is changeLimit.
+type handedOn struct {
+	Change
+	LimitMs int64
+}
 
 type changed struct {
 	Membership Membership
@@ -20,7 +27,7 @@ type changed struct {
 
 // takeChange is the leader's side.
 func (c *calls) takeChange(w http.ResponseWriter, r *http.Request) {
-	var ask Change
+	var ask handedOn
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxChange)).Decode(&ask); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -31,7 +38,13 @@ func (c *calls) takeChange(w http.ResponseWriter, r *http.Request) {
 	if !c.node.Leads() { // it is not handed on twice
 		err = refused("leader_changed", "node %s does not lead", c.node.o.NodeID)
 	} else {
-		out.Membership, err = c.node.Change(r.Context(), ask)
+		ctx, cancel := withLimit(r.Context())
+		if ask.LimitMs > 0 {
+			cancel()
+			ctx, cancel = context.WithTimeout(r.Context(), time.Duration(ask.LimitMs)*time.Millisecond)
+		}
+		defer cancel()
+		out.Membership, err = c.node.Change(ctx, ask.Change)
 	}
 	if errors.As(err, &refusal) {
 		out.Code, out.Text = refusal.Code, refusal.Text
@@ -59,7 +72,7 @@ func (c *calls) change(ctx context.Context, ask Change) (Membership, error) {
 	if leader == "" || string(leader) == c.node.o.NodeID {
 		return unreachable(ErrNoLeader)
 	}
-	text, err := json.Marshal(ask)
+	text, err := json.Marshal(handedOn{ask, left(ctx).Milliseconds()})
 	if err != nil {
 		return own, err
 	}

@@ -102,7 +102,7 @@ type Node struct {
 	carrier   *carrier   // nil: a cluster of one
 	fresh     fresh
 
-	changing  sync.Mutex // one change of the members at a time
+	changing  chan struct{} // holds one while the members are being changed: one change at a time
 	membersMu sync.Mutex
 	members   members // as of the newest entry that names them and was applied
 
@@ -135,7 +135,7 @@ func Open(ctx context.Context, o Options, m Machine) (*Node, error) {
 		return nil, err
 	}
 	o = o.defaults()
-	n := &Node{o: o, led: make(chan struct{}), failed: make(chan struct{}), caught: make(chan struct{}), closed: make(chan struct{})}
+	n := &Node{o: o, led: make(chan struct{}), failed: make(chan struct{}), caught: make(chan struct{}), closed: make(chan struct{}), changing: make(chan struct{}, 1)}
 	store, err := o.OpenStore(o.Dir)
 	if err != nil {
 		return nil, err
