@@ -43,7 +43,7 @@ var simulationTable = []mutation{
 
 // Limits of a line that is taken out: it has to be missed within so many worlds, as far as these are simulated in time.
 const (
-	worldsFor = 90 * time.Second // the last of them may go on for another
+	worldsFor = 3 * time.Minute // rarely needed: mostly the first to third world misses it. The last may go on for another
 	worldMost = 90 * time.Second
 )
 
