@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -72,6 +73,7 @@ type server struct {
 	routes  []compiled
 	ids     *minter
 	buffers buffers
+	pushes  sync.Pool // of *pushRequest, cleared
 	metrics []prometheus.Gatherer
 
 	started  time.Time

@@ -61,14 +61,18 @@ func (m *minter) take(noise []byte) (first uint64, err error) {
 // appendUUID appends an id in its text form.
 func appendUUID(b []byte, id [16]byte) []byte {
 	const digits = "0123456789abcdef"
+	n := len(b)
+	b = append(b, "00000000-0000-0000-0000-000000000000"...)
+	text := (*[36]byte)(b[n:])
 	for i, c := range id {
-		if i == 4 || i == 6 || i == 8 || i == 10 {
-			b = append(b, '-')
-		}
-		b = append(b, digits[c>>4], digits[c&15])
+		at := uuidText[i]
+		text[at], text[at+1] = digits[c>>4], digits[c&15]
 	}
 	return b
 }
+
+// uuidText is where each byte of an id stands in its text.
+var uuidText = [16]uint8{0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34}
 
 // parseUUID reads the text form, hyphens in place, either case.
 func parseUUID(s []byte) (id [16]byte, ok bool) {

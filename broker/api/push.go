@@ -22,9 +22,17 @@ func (s *server) push(w http.ResponseWriter, r *http.Request, _ []string) error 
 	if err != nil {
 		return err
 	}
-	defer func() { s.buffers.put(body) }() // all that is left of the push by then are the names in p, which are copies
-	p, err := parsePush(body)
-	if err != nil {
+	defer func() { s.buffers.put(body) }() // nothing is left of the push by then
+	p, ok := s.pushes.Get().(*pushRequest)
+	if !ok {
+		p = &pushRequest{byQueue: make(map[string]int), byGroup: make(map[groupKey]int)}
+	}
+	defer func() {
+		if p.clear() {
+			s.pushes.Put(p)
+		}
+	}()
+	if err := p.parse(body); err != nil {
 		return err
 	}
 	out := &stream{w: w, status: http.StatusCreated}

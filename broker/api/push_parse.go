@@ -1,7 +1,9 @@
 package api
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"queen/broker/command"
@@ -43,6 +45,10 @@ type pushRequest struct {
 
 	byQueue map[string]int
 	byGroup map[groupKey]int
+	// How the newest item names its queue and partition, in the request's own bytes: most pushes stay in one partition for a while.
+	queueText, partitionText []byte
+
+	cursor jsontext.Cursor
 }
 
 type groupKey struct {
@@ -55,8 +61,18 @@ const usualItem = 256
 
 // parsePush checks and cuts the body of a push in one pass. Every error is an *Error.
 func parsePush(body []byte) (*pushRequest, error) {
-	p := &pushRequest{byQueue: make(map[string]int), byGroup: make(map[groupKey]int), items: make([]item, 0, len(body)/usualItem+1)}
-	c := jsontext.NewCursor(body)
+	p := &pushRequest{byQueue: make(map[string]int), byGroup: make(map[groupKey]int)}
+	if err := p.parse(body); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// parse is parsePush into a request that is new or was cleared.
+func (p *pushRequest) parse(body []byte) error {
+	p.items = slices.Grow(p.items, len(body)/usualItem+1)
+	c := &p.cursor
+	c.Reset(body)
 	seen := false
 	err := c.Object(func(name jsontext.Name) error {
 		if !name.Is("items") {
@@ -77,11 +93,33 @@ func parsePush(body []byte) (*pushRequest, error) {
 	}
 	if err != nil {
 		if e, ok := err.(*Error); ok {
-			return nil, e
+			return e
 		}
-		return nil, badBody(err)
+		return badBody(err)
 	}
-	return p, nil
+	return nil
+}
+
+// Requests that had more items or groups than this are not kept for the next push.
+const (
+	keepItems  = 4096
+	keepGroups = 1024
+)
+
+// clear makes the request ready for another body, and says whether what it takes is worth keeping. Nothing of the old body stays.
+func (p *pushRequest) clear() bool {
+	if cap(p.items) > keepItems || cap(p.groups) > keepGroups {
+		return false
+	}
+	clear(p.items)
+	clear(p.groups)
+	clear(p.queues)
+	clear(p.byQueue)
+	clear(p.byGroup)
+	p.queues, p.groups, p.items = p.queues[:0], p.groups[:0], p.items[:0]
+	p.queueText, p.partitionText = nil, nil
+	p.cursor.Reset(nil)
+	return true
 }
 
 // fields are the members of an item that mean something.
@@ -131,14 +169,7 @@ func (p *pushRequest) parseItem(c *jsontext.Cursor) error {
 	if f.payload.Text == nil {
 		return &jsontext.Error{Offset: start, Reason: "payload is missing in item " + strconv.Itoa(len(p.items))}
 	}
-	queue, err := text(f.queue, "queue")
-	if err != nil {
-		return err
-	}
-	if len(queue) == 0 {
-		return &jsontext.Error{Offset: start, Reason: "queue is missing in item " + strconv.Itoa(len(p.items))}
-	}
-	partition, err := text(f.partition, "partition")
+	queue, partition, again, err := p.names(&f, start)
 	if err != nil {
 		return err
 	}
@@ -153,35 +184,46 @@ func (p *pushRequest) parseItem(c *jsontext.Cursor) error {
 		return refuse(codeBadRequest, fmt.Sprintf("transactionId of item %d has %d bytes, at most %d are allowed", len(p.items), len(it.tx), maxTransactionID))
 	}
 	it.trace = traceOf(f.trace)
-	return p.add(it, queue, partition, f.payload.Breaks)
+	if again {
+		it.group = p.items[len(p.items)-1].group
+	} else if it.group, err = p.groupOf(queue, partition); err != nil {
+		return err
+	}
+	p.queueText, p.partitionText = f.queue.Text, f.partition.Text
+	p.add(&it, f.payload.Breaks)
+	return nil
+}
+
+// names decodes the queue and the partition of an item that starts at a byte of the body; again says instead that they are those of the item
+// before.
+func (p *pushRequest) names(f *fields, start int) (queue, partition []byte, again bool, err error) {
+	if len(p.items) > 0 && bytes.Equal(f.queue.Text, p.queueText) && bytes.Equal(f.partition.Text, p.partitionText) {
+		return nil, nil, true, nil
+	}
+	if queue, err = text(f.queue, "queue"); err != nil {
+		return nil, nil, false, err
+	}
+	if len(queue) == 0 {
+		return nil, nil, false, &jsontext.Error{Offset: start, Reason: "queue is missing in item " + strconv.Itoa(len(p.items))}
+	}
+	partition, err = text(f.partition, "partition")
+	return queue, partition, false, err
 }
 
 // add puts an item into its group.
-func (p *pushRequest) add(it item, queue, partition []byte, breaks bool) error {
-	g, err := p.groupOf(queue, partition)
-	if err != nil {
-		return err
-	}
-	it.group = g
-	at := &p.groups[g]
+func (p *pushRequest) add(it *item, breaks bool) {
+	at := &p.groups[it.group]
 	at.count++
-	at.size += recordSize(&it, len(it.payload))
+	at.size += recordSize(it, len(it.payload))
 	if breaks {
 		at.flags |= stages.FlagLineBreaks
 	}
-	p.items = append(p.items, it)
-	return nil
+	p.items = append(p.items, *it)
 }
 
 func (p *pushRequest) groupOf(queue, partition []byte) (int, error) {
 	if len(partition) == 0 {
 		partition = []byte(defaultPartition)
-	}
-	if n := len(p.items); n > 0 { // most pushes stay in one partition for a while
-		g := p.items[n-1].group
-		if p.groups[g].partition == string(partition) && p.queues[p.groups[g].queue] == string(queue) {
-			return g, nil
-		}
 	}
 	q, known := p.byQueue[string(queue)]
 	if known {

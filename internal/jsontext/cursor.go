@@ -20,6 +20,8 @@ type Value struct {
 	Text   []byte // the value's own bytes, a slice of the whole text; no white space around it
 	Offset int    // where it starts in the whole text
 	Breaks bool   // a raw CR or LF stands between its tokens
+
+	plain bool // a string that is known to hold no escape
 }
 
 // Kind says what the value is; 0 for the zero Value.
@@ -72,12 +74,19 @@ type Cursor struct {
 // NewCursor starts at the first byte of b. Values are slices of b.
 func NewCursor(b []byte) *Cursor { return &Cursor{b: b} }
 
+// Reset starts at the first byte of another text, as NewCursor does. The zero Cursor may be reset too.
+func (c *Cursor) Reset(b []byte) { c.b, c.pos = b, 0 }
+
 // Offset is the position in the text: between calls, right behind what was consumed.
 func (c *Cursor) Offset() int { return c.pos }
 
 // Value checks and cuts the next value.
 func (c *Cursor) Value() (Value, error) {
 	start, _ := space(c.b, c.pos)
+	if end := quick(c.b, start); end > 0 {
+		c.pos = end
+		return Value{Text: c.b[start:end:end], Offset: start, plain: true}, nil
+	}
 	end, breaks, err := scan(c.b, start, &c.st)
 	if err != nil {
 		return Value{}, err
@@ -104,6 +113,10 @@ func (c *Cursor) Peek() (Kind, int) {
 func (c *Cursor) Object(member func(name Name) error) error {
 	return c.walk('{', func(int) error {
 		start := c.pos
+		if end := quick(c.b, start); end > 0 && end+1 < len(c.b) && c.b[end] == ':' && c.b[end+1] > ' ' {
+			c.pos = end + 1
+			return member(Name{Raw: c.b[start+1 : end-1 : end-1], Offset: start, plain: true})
+		}
 		if start < len(c.b) && c.b[start] != '"' {
 			return &Error{start, "a member name in quotes was expected"}
 		}
@@ -173,11 +186,13 @@ func (c *Cursor) End() error {
 type Name struct {
 	Raw    []byte // between the quotes, escapes not decoded
 	Offset int    // of the opening quote
+
+	plain bool // known to hold no escape
 }
 
 // Text returns the decoded name; ok is false when it holds half a surrogate pair and so has no UTF-8 form.
 func (n Name) Text() (text []byte, ok bool) {
-	if bytes.IndexByte(n.Raw, '\\') < 0 {
+	if n.plain || bytes.IndexByte(n.Raw, '\\') < 0 {
 		return n.Raw, true
 	}
 	return appendUnescaped(nil, n.Raw)

@@ -14,7 +14,7 @@ func (v Value) Unquote() ([]byte, error) {
 		return nil, &Error{v.Offset, "a string was expected"}
 	}
 	inner := v.Text[1 : len(v.Text)-1]
-	if bytes.IndexByte(inner, '\\') < 0 {
+	if v.plain || bytes.IndexByte(inner, '\\') < 0 {
 		return inner, nil
 	}
 	out, ok := appendUnescaped(make([]byte, 0, len(inner)), inner)

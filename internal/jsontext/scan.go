@@ -60,41 +60,66 @@ func space(b []byte, i int) (next int, breaks bool) {
 }
 
 // scan checks the value that starts at i (no white space before it) and returns where it ends. It loops and keeps its levels in
-// st, so depth costs one bit a level and no Go stack.
+// st, so depth costs one bit a level and no Go stack. What most texts are made of, strings without anything to look at and no white space
+// between tokens, is stepped over here; all else by the functions below, which alone know what is wrong.
 func scan(b []byte, i int, st *stack) (end int, breaks bool, err error) {
-	depth := 0 // levels open; level n is bit n-1
+	depth := 0      // levels open; level n is bit n-1
+	object := false // what the innermost one is
 	key := false
 	for {
 		// Here a value or, when key is set, a member's name must start.
-		var opened bool
 		if key {
-			i, breaks, err = name(b, i, breaks)
+			if next := quick(b, i); next > 0 && next+1 < len(b) && b[next] == ':' && b[next+1] > ' ' {
+				i = next + 1
+			} else if i, breaks, err = name(b, i, breaks); err != nil {
+				return i, breaks, err
+			}
 			key = false
 		}
-		if err == nil {
-			i, opened, err = atom(b, i, depth, st)
-		}
-		if err != nil {
-			return i, breaks, err
-		}
-		if opened {
-			depth++
-			var nl bool
-			i, nl = space(b, i)
-			breaks = breaks || nl
-			object := st.object(depth - 1)
-			if i >= len(b) || b[i] != closing(object) {
-				key = object
-				continue
+		if next := quick(b, i); next > 0 {
+			i = next
+		} else {
+			var opened bool
+			if i, opened, err = atom(b, i, depth, st); err != nil {
+				return i, breaks, err
 			}
-			i, depth = i+1, depth-1 // empty
+			if opened {
+				depth++
+				var nl bool
+				i, nl = space(b, i)
+				breaks = breaks || nl
+				object = st.object(depth - 1)
+				if i >= len(b) || b[i] != closing(object) {
+					key = object
+					continue
+				}
+				i, depth = i+1, depth-1 // empty
+				object = depth > 0 && st.object(depth-1)
+			}
+		}
+		if depth > 0 && i+1 < len(b) && b[i] == ',' && b[i+1] > ' ' {
+			i++
+			key = object
+			continue
 		}
 		i, depth, breaks, err = after(b, i, depth, breaks, st)
 		if depth == 0 || err != nil {
 			return i, breaks, err
 		}
-		key = st.object(depth - 1)
+		object = st.object(depth - 1)
+		key = object
 	}
+}
+
+// quick returns the place behind the string that starts at i, if there is one with nothing in it to look at; else 0.
+func quick(b []byte, i int) int {
+	if i >= len(b) || b[i] != '"' {
+		return 0
+	}
+	if i = skip(b, i+1); i < len(b) && b[i] == '"' {
+		return i + 1
+	}
+	return 0
 }
 
 func closing(object bool) byte {
@@ -256,10 +281,18 @@ func special(w uint64) uint64 {
 	return ((w - ones*0x20) | (quote - ones) | (slash - ones) | w) & highs
 }
 
-// text steps over the string that starts with the quote at i.
-func text(b []byte, i int) (int, error) {
-	i++
-	for i+32 <= len(b) { // four words at a time up to the first byte to look at, which most strings have at their end
+// skip returns the place of the first byte from i on that text must look at; at the end of b it may be one before that.
+func skip(b []byte, i int) int {
+	for range 2 { // most strings are short
+		if i+8 > len(b) {
+			return i
+		}
+		if m := special(binary.LittleEndian.Uint64(b[i:])); m != 0 {
+			return i + bits.TrailingZeros64(m)>>3
+		}
+		i += 8
+	}
+	for i+32 <= len(b) { // four words at a time up to the first byte to look at, which long ones have at their end
 		w := b[i : i+32]
 		if special(binary.LittleEndian.Uint64(w))|special(binary.LittleEndian.Uint64(w[8:]))|
 			special(binary.LittleEndian.Uint64(w[16:]))|special(binary.LittleEndian.Uint64(w[24:])) != 0 {
@@ -267,15 +300,20 @@ func text(b []byte, i int) (int, error) {
 		}
 		i += 32
 	}
-	for {
-		for i+8 <= len(b) {
-			m := special(binary.LittleEndian.Uint64(b[i:]))
-			if m != 0 {
-				i += bits.TrailingZeros64(m) >> 3
-				break
-			}
-			i += 8
+	for i+8 <= len(b) {
+		if m := special(binary.LittleEndian.Uint64(b[i:])); m != 0 {
+			return i + bits.TrailingZeros64(m)>>3
 		}
+		i += 8
+	}
+	return i
+}
+
+// text steps over the string that starts with the quote at i.
+func text(b []byte, i int) (int, error) {
+	i++
+	for {
+		i = skip(b, i)
 		if i >= len(b) {
 			return i, &Error{i, reasonEnd}
 		}

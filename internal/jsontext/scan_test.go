@@ -33,6 +33,7 @@ func TestScanAccepts(t *testing.T) {
 		{"[1,\n2]", "[1,\n2]", Array, true},
 		{"{\"a\"\n:1}", "{\"a\"\n:1}", Object, true},
 		{`{"":""}`, `{"":""}`, Object, false},
+		{`{"a":{},"b":[],"c":[{},1,{"d":[]},[],"e"],"f":""}`, `{"a":{},"b":[],"c":[{},1,{"d":[]},[],"e"],"f":""}`, Object, false},
 	} {
 		v, err := Scan([]byte(c.in))
 		if err != nil || string(v.Text) != c.text || v.Kind() != c.kind || v.Breaks != c.breaks {
