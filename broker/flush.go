@@ -10,6 +10,8 @@ import (
 
 const (
 	flushEvery  = 5 * time.Second // so that a restart replays little
+	flushSmall  = 16 << 20        // applied bytes below which that is little anyway: then a flush is due only every
+	flushRounds = 6               // rounds of flushEvery
 	flushBytes  = 256 << 20       // and pebble's memory stays small
 	checkBytes  = 64 << 20        // applied bytes after which the loop looks at the disk
 	diskReserve = 512 << 20       // bytes that must stay free: pushes stop before the log, the segments and pebble run out
@@ -34,24 +36,31 @@ func (m machine) Apply(index uint64, entry []byte) ([]any, error) {
 	return results, err
 }
 
-// flushLoop makes what was applied durable outside the raft log: every 5 s, and every 256 MiB. It also watches the disk, and takes
-// snapshots.
+// flushLoop makes what was applied durable outside the raft log: every 5 s, and every 256 MiB; every 30 s while it is little. A broker that only
+// refreshes leases writes the same rows again and again, and each flush costs pebble a table of them and its share of a compaction, so it waits
+// for more to come. It also watches the disk, and takes snapshots.
 func (b *Broker) flushLoop(ctx context.Context) {
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
-	for {
+	for rounds := 0; ; {
 		due, ticked := false, false
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			due, ticked = b.state.Unflushed() > 0, true
+			rounds++
+			due, ticked = flushDue(b.state.Unflushed(), rounds, b.state.Reclaiming()), true
 		case <-b.wake:
 			due = b.state.Unflushed() >= flushBytes
 		}
 		b.watchDisk()
 		if b.failure.Load() == nil && due {
+			rounds = 0
 			if err := b.flush(); err != nil {
+				b.fatal(fmt.Errorf("flush: %w", err))
+			}
+		} else if b.failure.Load() == nil && ticked {
+			if err := b.node.Flush(); err != nil {
 				b.fatal(fmt.Errorf("flush: %w", err))
 			}
 		}
@@ -62,6 +71,12 @@ func (b *Broker) flushLoop(ctx context.Context) {
 		}
 		b.trySnapshot(ticked)
 	}
+}
+
+// flushDue says whether a round flushes the state, when so many have passed since the last flush. Files that wait to be removed do not wait for
+// more to come.
+func flushDue(unflushed int64, rounds int, reclaiming bool) bool {
+	return unflushed >= flushSmall || unflushed > 0 && (rounds >= flushRounds || reclaiming)
 }
 
 // reclaim removes files of records that retention or a delete took, one round after nothing refers to them any more: whoever looked them up

@@ -27,6 +27,13 @@ func (s *State) reclaimable(q *queue) {
 	}
 }
 
+// Reclaiming reports whether files wait to be removed: that may need a flush.
+func (s *State) Reclaiming() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.reclaim)+len(s.purged) > 0
+}
+
 // Reclaim returns files that nothing on this node's disk refers to any more; the caller removes them (segment.Store.Remove). It
 // runs beside Apply, not beside Flush and Checkpoint.
 func (s *State) Reclaim() ([]segment.Gone, error) {
