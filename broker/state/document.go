@@ -1,6 +1,8 @@
 package state
 
 import (
+	"errors"
+
 	"queen/broker/command"
 	"queen/broker/kv"
 )
@@ -10,9 +12,10 @@ type documents struct{ command.KV }
 
 // apply returns a *kv.Outcome.
 func (d documents) apply(tx *transaction) (any, error) {
-	m := &tx.s.meta
-	out, err := kv.Apply(tx.documents(), d.Tenant, m.now, m.led, d.Ops)
-	if err != nil {
+	m, docs := &tx.s.meta, tx.documents()
+	docs.ordered = true
+	out, err := kv.Apply(docs, d.Tenant, m.now, m.led, d.Ops)
+	if err := errors.Join(err, docs.leave()); err != nil {
 		return nil, err
 	}
 	if out.Lost == nil {

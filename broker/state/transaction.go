@@ -1,6 +1,8 @@
 package state
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -85,29 +87,69 @@ func (tx *transaction) close() {
 	}
 }
 
-// documentTx is the transaction as package kv sees it.
-type documentTx struct{ *transaction }
+// documentTx is the transaction as package kv sees it, for one command.
+type documentTx struct {
+	*transaction
+	ordered bool             // many rows may be looked up, in the order of their keys; then it has to be left
+	gets    int              // since the last write
+	reader  *pebble.Iterator // of the rows as they are since then; nil until there were many
+}
 
-var _ kv.Tx = documentTx{}
+var _ kv.Tx = (*documentTx)(nil)
+
+// manyGets is how many rows are looked up one by one before an iterator is worth its making. A batch looks up its keys in order, so that
+// each is a few rows from the one before, which costs less than looking for it in every level.
+const manyGets = 8
 
 // documents returns the transaction for changes of documents.
-func (tx *transaction) documents() documentTx {
+func (tx *transaction) documents() *documentTx {
 	if tx.docs == nil {
 		tx.docs = tx.s.db.NewIndexedBatch()
 	}
-	return documentTx{tx}
+	return &documentTx{transaction: tx}
 }
 
-func (t documentTx) Get(key []byte) ([]byte, error) { return get(t.docs, key) }
+// leave ends what Get has begun.
+func (t *documentTx) leave() (err error) {
+	if t.reader != nil {
+		err = damage(t.reader.Close())
+	}
+	t.gets, t.reader = 0, nil
+	return err
+}
 
-func (t documentTx) Set(key, value []byte) error { return t.docs.Set(key, value, nil) }
+// Get implements kv.Tx.
+func (t *documentTx) Get(key []byte) (row []byte, err error) {
+	if t.gets++; !t.ordered || t.gets <= manyGets {
+		return get(t.docs, key)
+	}
+	if t.reader == nil {
+		if t.reader, err = t.docs.NewIter(nil); err != nil {
+			return nil, damage(err)
+		}
+	}
+	if !t.reader.SeekGE(key) || !bytes.Equal(t.reader.Key(), key) {
+		return nil, damage(t.reader.Error())
+	}
+	v, err := t.reader.ValueAndErr()
+	if err != nil {
+		return nil, damage(err)
+	}
+	return append([]byte{}, v...), nil
+}
 
-func (t documentTx) Delete(key []byte) error { return t.docs.Delete(key, nil) }
+// Set implements kv.Tx.
+func (t *documentTx) Set(key, value []byte) error {
+	return errors.Join(t.leave(), t.docs.Set(key, value, nil))
+}
 
-func (t documentTx) Scan(lower, upper []byte, fn func(key, value []byte) bool) error {
+// Delete implements kv.Tx.
+func (t *documentTx) Delete(key []byte) error { return errors.Join(t.leave(), t.docs.Delete(key, nil)) }
+
+func (t *documentTx) Scan(lower, upper []byte, fn func(key, value []byte) bool) error {
 	return scan(t.docs, lower, upper, fn)
 }
 
-func (t documentTx) NextVersion() uint64 { return t.s.meta.nextVersion }
+func (t *documentTx) NextVersion() uint64 { return t.s.meta.nextVersion }
 
-func (t documentTx) SetNextVersion(v uint64) { t.s.meta.nextVersion = v }
+func (t *documentTx) SetNextVersion(v uint64) { t.s.meta.nextVersion = v }
