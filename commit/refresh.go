@@ -7,27 +7,40 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"queen/stages"
 )
 
 // batchOps is how many operations one batch may have.
 const batchOps = 256
 
+// batchesAtOnce is how many batches of refreshes are under way at once: those that wait while the log syncs one entry go into the next one
+// together, so that many leases cost fewer syncs than batches.
+const batchesAtOnce = 4
+
 // Refresh rewrites the rows of all leases that are held and not being written by somebody else at this moment (a fenced batch
 // refreshes its own), 256 to a batch, and returns those that turned out to be lost. An error is of the batches that had no clear answer;
 // their leases are refreshed again next time, and found out then.
 func Refresh(ctx context.Context, kv stages.KV, leases []*Lease) (lost []*Lease, err error) {
-	var errs []error
-	for len(leases) > 0 {
-		n := min(len(leases), batchOps)
-		l, err := refreshSome(ctx, kv, leases[:n])
-		leases = leases[n:]
-		lost = append(lost, l...)
-		if err != nil {
-			errs = append(errs, err)
+	batches := slices.Collect(slices.Chunk(leases, batchOps))
+	losses, errs, panics := make([][]*Lease, len(batches)), make([]error, len(batches)), make([]any, len(batches))
+	var group errgroup.Group
+	group.SetLimit(batchesAtOnce)
+	for i, batch := range batches {
+		group.Go(func() error {
+			defer func() { panics[i] = recover() }()
+			losses[i], errs[i] = refreshSome(ctx, kv, batch)
+			return nil
+		})
+	}
+	_ = group.Wait() // each batch has its own error
+	for _, p := range panics {
+		if p != nil {
+			panic(p) // here the caller can guard against it
 		}
 	}
-	return lost, errors.Join(errs...)
+	return slices.Concat(losses...), errors.Join(errs...)
 }
 
 func refreshSome(ctx context.Context, kv stages.KV, leases []*Lease) (lost []*Lease, err error) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	mathrand "math/rand/v2"
 	"net"
 	"slices"
@@ -69,6 +70,7 @@ type Sink struct {
 
 	mu      sync.Mutex
 	queues  map[string]*queue
+	sorted  []*queue // the same by name; nil = to be sorted anew
 	phase   string
 	unit    unit
 	started time.Time
@@ -301,12 +303,10 @@ func (s *Sink) jitter(most time.Duration) time.Duration {
 func (s *Sink) all() []*queue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := make([]*queue, 0, len(s.queues))
-	for _, q := range s.queues {
-		all = append(all, q)
+	if s.sorted == nil {
+		s.sorted = slices.SortedFunc(maps.Values(s.queues), func(a, b *queue) int { return cmp.Compare(a.name, b.name) })
 	}
-	slices.SortFunc(all, func(a, b *queue) int { return cmp.Compare(a.name, b.name) })
-	return all
+	return slices.Clone(s.sorted)
 }
 
 // add makes the row of a queue that has none; it is nil for one that has.
@@ -323,7 +323,7 @@ func (s *Sink) add(name string) (*queue, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.queues[name] = q
+	s.queues[name], s.sorted = q, nil
 	s.place.moved.Store(true)
 	return q, nil
 }
@@ -341,6 +341,7 @@ func (s *Sink) remove(q *queue) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.queues, q.name)
+	s.sorted = nil
 }
 
 // looked hears of every look of the discovery.
