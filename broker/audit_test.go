@@ -9,12 +9,13 @@ import (
 	"queen/broker/command"
 	"queen/broker/segment"
 	"queen/broker/state"
+	"queen/internal/crashdisk"
 	"queen/stages"
 )
 
 // life is one process.
 type life struct {
-	fs   *vfs.MemFS
+	fs   *crashdisk.FS
 	segs *segment.Store
 	*state.State
 	gone []segment.Gone
@@ -40,13 +41,13 @@ func newAudit(t *testing.T, seed uint64) *audit {
 			a.lakes, a.pushed[l] = append(a.lakes, l), make(map[offset]int)
 		}
 	}
-	a.open(vfs.NewCrashableMem())
+	a.open(crashdisk.New())
 	seedBytes := [16]byte{1, 2, 3}
 	a.apply(command.KindFound, seedBytes[:])
 	return a
 }
 
-func (a *audit) open(fs *vfs.MemFS) {
+func (a *audit) open(fs *crashdisk.FS) {
 	segs, err := segment.Open(segment.Options{FS: fs, Dir: "segments", SealBytes: 2048, Generation: a.rng.Uint32()})
 	if err != nil {
 		a.t.Fatal(err)

@@ -9,13 +9,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/rs/zerolog"
 
 	"queen/broker/peer"
 	"queen/broker/raftnode"
 	"queen/broker/state"
 	"queen/internal/certtest"
+	"queen/internal/crashdisk"
 	"queen/internal/crashwal"
 	"queen/internal/pipenet"
 	"queen/stages"
@@ -25,7 +25,7 @@ import (
 type trio struct {
 	t     *testing.T
 	net   pipenet.Net
-	disks map[int]*vfs.MemFS
+	disks map[int]*crashdisk.FS
 	wals  map[int]*crashwal.FS
 	nodes map[int]*Broker
 	first []peer.Member
@@ -48,7 +48,7 @@ func newTrio(t *testing.T, n int) *trio {
 
 // coldTrio is a trio of which no node has been started.
 func coldTrio(t *testing.T, n int) *trio {
-	c := &trio{t: t, disks: map[int]*vfs.MemFS{}, wals: map[int]*crashwal.FS{}, nodes: map[int]*Broker{}, restarts: make(chan int, 10)}
+	c := &trio{t: t, disks: map[int]*crashdisk.FS{}, wals: map[int]*crashwal.FS{}, nodes: map[int]*Broker{}, restarts: make(chan int, 10)}
 	for i := range n {
 		c.first = append(c.first, peerOf(i+1))
 	}
@@ -76,7 +76,7 @@ func (c *trio) options(id int, join bool) Options {
 func (c *trio) start(id int, join bool) {
 	c.t.Helper()
 	if c.disks[id] == nil {
-		c.disks[id], c.wals[id] = vfs.NewMem(), crashwal.New(nil)
+		c.disks[id], c.wals[id] = crashdisk.New(), crashwal.New(nil)
 	}
 	b, err := New(c.options(id, join))
 	if err == nil {
@@ -308,7 +308,7 @@ func TestFollowerGetsSnapshot(t *testing.T) {
 // and are promoted; then the first one is removed, and what is left has everything and goes on.
 func TestGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &trio{t: t, disks: map[int]*vfs.MemFS{1: vfs.NewMem()}, wals: map[int]*crashwal.FS{1: crashwal.New(nil)}, nodes: map[int]*Broker{}, restarts: make(chan int, 10)}
+		c := &trio{t: t, disks: map[int]*crashdisk.FS{1: crashdisk.New()}, wals: map[int]*crashwal.FS{1: crashwal.New(nil)}, nodes: map[int]*Broker{}, restarts: make(chan int, 10)}
 		defer c.stopAll()
 		alone := onMemory(c.disks[1], c.wals[1], func(err error) { t.Error("fatal:", err) })
 		b, err := New(alone)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"queen/internal/crashdisk"
 )
 
 var seedBytes = []byte("0123456789abcdef")
@@ -32,7 +34,7 @@ func TestFormatIsMadeOnceAndKept(t *testing.T) {
 }
 
 func TestFormatSurvivesPowerLoss(t *testing.T) {
-	disk := vfs.NewCrashableMem()
+	disk := crashdisk.New()
 	if err := makeFolder(disk, "/data"); err != nil {
 		t.Fatal(err)
 	}

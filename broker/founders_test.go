@@ -11,6 +11,7 @@ import (
 
 	"queen/broker/command"
 	"queen/broker/raftnode"
+	"queen/internal/crashdisk"
 	"queen/internal/crashwal"
 )
 
@@ -83,7 +84,7 @@ func TestAFounderWithoutItsDiskSoonAfterTheBeginning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := coldTrio(t, 3)
 		defer c.stopAll()
-		c.disks[3], c.wals[3] = vfs.NewCrashableMem(), crashwal.New(nil)
+		c.disks[3], c.wals[3] = crashdisk.New(), crashwal.New(nil)
 		for id := 1; id <= 3; id++ {
 			c.start(id, false)
 		}

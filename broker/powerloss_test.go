@@ -18,6 +18,7 @@ import (
 
 	"queen/broker/raftnode"
 	"queen/broker/segment"
+	"queen/internal/crashdisk"
 	"queen/internal/crashwal"
 	"queen/internal/rounds"
 	"queen/stages"
@@ -47,7 +48,7 @@ type acked struct {
 
 // cuts copies the disks at chosen moments, with what was answered until then.
 type cuts struct {
-	disk *vfs.MemFS
+	disk *crashdisk.FS
 	wal  *crashwal.FS
 	mu   sync.Mutex
 	on   bool
@@ -61,13 +62,13 @@ type cuts struct {
 
 type cut struct {
 	name string
-	disk *vfs.MemFS
+	disk *crashdisk.FS
 	wal  *crashwal.FS
 	acks []acked
 }
 
 func newCuts(seed uint64) *cuts {
-	c := &cuts{disk: vfs.NewCrashableMem(), on: true, rng: rand.New(rand.NewPCG(seed, 1))}
+	c := &cuts{disk: crashdisk.New(), on: true, rng: rand.New(rand.NewPCG(seed, 1))}
 	c.wal = crashwal.New(func(e crashwal.Event) {
 		c.cut(fmt.Sprintf("raft log, %s %s, done %v", e.Op, e.Name, e.Done), e.Op != crashwal.Write || c.sometimes())
 	})

@@ -16,6 +16,7 @@ import (
 
 	"queen/broker/segment"
 	"queen/encode"
+	"queen/internal/rounds"
 	"queen/stages"
 	"queen/window"
 )
@@ -82,9 +83,10 @@ func rowsOf(t testing.TB, s *segment.Store, k uint64) encode.Rows {
 
 // The bytes of an object do not depend on how its bodies were read: mapped, read from the same files, or from a file system in memory.
 func TestMappedAndReadBytes(t *testing.T) {
-	const appends, records, partitions = 30_000, 3, 500
-	onDisk := stored(t, segment.Options{FS: vfs.Default, Dir: t.TempDir(), SealBytes: 4 << 20}, appends, records, partitions)
-	inMemory := stored(t, segment.Options{FS: vfs.NewMem(), Dir: "segments", SealBytes: 4 << 20}, appends, records, partitions)
+	appends, seal := rounds.Of(30_000, 3_000), int64(rounds.Of(4<<20, 400<<10))
+	const records, partitions = 3, 500
+	onDisk := stored(t, segment.Options{FS: vfs.Default, Dir: t.TempDir(), SealBytes: seal}, appends, records, partitions)
+	inMemory := stored(t, segment.Options{FS: vfs.NewMem(), Dir: "segments", SealBytes: seal}, appends, records, partitions)
 	if n := onDisk.View(1).Tail().Seg; n < 5 {
 		t.Fatalf("the log ends in segment %d: too few are sealed", n)
 	}
@@ -93,7 +95,7 @@ func TestMappedAndReadBytes(t *testing.T) {
 		for _, r := range []encode.Rows{rowsOf(t, onDisk, 1), rowsOf(t, onDisk, 0), rowsOf(t, inMemory, 1)} {
 			var out bytes.Buffer
 			stats, err := f.Encode(t.Context(), &out, r)
-			if err != nil || stats.Records != appends*records || stats.Partitions != partitions {
+			if err != nil || stats.Records != int64(appends*records) || stats.Partitions != partitions {
 				t.Fatalf("%s: %+v, %v", f.Ext(), stats, err)
 			}
 			sum := sha256.Sum256(out.Bytes())

@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"queen/broker/command"
 	"queen/broker/kv"
 	"queen/broker/segment"
 	"queen/broker/state"
+	"queen/internal/crashdisk"
 	"queen/stages"
 )
 
@@ -22,7 +22,7 @@ import (
 func TestDeterminism(t *testing.T) {
 	entries := workload(11, 200)
 	dump, rows := reference(t, entries, (*state.State).Dump)
-	n := openNode(t, vfs.NewCrashableMem(), 1)
+	n := openNode(t, crashdisk.New(), 1)
 	rng := rand.New(rand.NewPCG(3, 3))
 	for i, e := range entries {
 		if _, err := n.Apply(uint64(i+1), e); err != nil {
@@ -150,7 +150,7 @@ func TestErrorsAreFinal(t *testing.T) {
 		"configure body":  entry(1, command.Command{Kind: command.KindConfigure}),
 		"second is wrong": entry(1, tick(), command.Command{Kind: command.KindKV}),
 	} {
-		n := openNode(t, vfs.NewCrashableMem(), 1)
+		n := openNode(t, crashdisk.New(), 1)
 		n.apply(1, found([16]byte{1}))
 		n.apply(2, found([16]byte{1}))
 		_, err := n.Apply(41, bad)
@@ -251,7 +251,7 @@ func TestSweepAtTheEdge(t *testing.T) {
 
 // TestSyncFails: when segments can't be synced, the flush fails, the process is told to end, and nothing goes on.
 func TestSyncFails(t *testing.T) {
-	mem := vfs.NewCrashableMem()
+	mem := crashdisk.New()
 	broken := false
 	inject := errorfs.InjectorFunc(func(op errorfs.Op) error {
 		sync := op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData
@@ -313,7 +313,7 @@ func TestUnflushed(t *testing.T) {
 func TestDuplicatesOpenNoBucket(t *testing.T) {
 	const hour = stages.Micros(3_600_000_000)
 	run := func(restart bool) string {
-		n, next := openNode(t, vfs.NewCrashableMem(), 1), uint32(0)
+		n, next := openNode(t, crashdisk.New(), 1), uint32(0)
 		window := func(seconds int64) command.Command {
 			return configure(command.Configure{Queue: "q",
 				Options: []command.Option{{Number: command.OptDedupWindowSeconds, Type: command.TypeInt, Int: seconds}}})

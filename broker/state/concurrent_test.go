@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
 
 	"queen/broker/segment"
 	"queen/broker/state"
+	"queen/internal/crashdisk"
 	"queen/stages"
 )
 
@@ -18,7 +18,7 @@ import (
 func TestReadersSeeWholeEntries(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	const entries = 400
-	n, next := openNode(t, vfs.NewCrashableMem(), 1), uint32(0)
+	n, next := openNode(t, crashdisk.New(), 1), uint32(0)
 	defer n.close()
 	one, two := item{"q1", "p", 0, []string{"=a"}}, item{"q2", "p", 0, []string{"=b"}}
 	n.apply(10, ops(put("k", "1", 0)), pushOf(&next, 0, one, two))

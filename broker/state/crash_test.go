@@ -14,19 +14,20 @@ import (
 
 	"queen/broker/segment"
 	"queen/broker/state"
+	"queen/internal/crashdisk"
 	"queen/internal/rounds"
 )
 
 // crash is a disk as a crash left it.
 type crash struct {
-	fs      *vfs.MemFS
+	fs      *crashdisk.FS
 	durable uint64 // index that a completed flush had made durable
 	applied uint64 // last index that may have been applied
 }
 
 // crashes takes clones of a disk in the middle of its operations, whoever makes them.
 type crashes struct {
-	fs               *vfs.MemFS
+	fs               *crashdisk.FS
 	durable, applied atomic.Uint64
 
 	mu    sync.Mutex
@@ -70,7 +71,7 @@ func TestCrash(t *testing.T) {
 func crash1(t *testing.T, seed uint64, entries [][]byte, dump func(*state.State) (string, error), least int, aside func(*node)) {
 	wantDump, wantRows := reference(t, entries, dump)
 	rng := rand.New(rand.NewPCG(seed, 99))
-	c := &crashes{fs: vfs.NewCrashableMem(), rng: rand.New(rand.NewPCG(seed, 5)), every: 25}
+	c := &crashes{fs: crashdisk.New(), rng: rand.New(rand.NewPCG(seed, 5)), every: 25}
 	runWithFlushes(t, c, entries, rng, aside)
 	if len(c.taken) < least {
 		t.Fatalf("only %d crashes", len(c.taken))

@@ -6,10 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"queen/broker/command"
 	"queen/broker/kv"
+	"queen/internal/crashdisk"
 )
 
 // TestLargeBatchOfDocuments: a batch with many keys reads them with an iterator, and finds what one batch for each key finds: rows on the disk,
@@ -97,7 +96,7 @@ func TestReadsBehindALargeBatch(t *testing.T) {
 
 // TestLargeBatchThatLoses: a required operation that loses behind many others leaves nothing open that the state's end would trip over.
 func TestLargeBatchThatLoses(t *testing.T) {
-	n := openNode(t, vfs.NewCrashableMem(), 1)
+	n := openNode(t, crashdisk.New(), 1)
 	never := uint64(99)
 	var all []kv.Op
 	for i := range 30 {

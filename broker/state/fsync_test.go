@@ -12,6 +12,7 @@ import (
 
 	"queen/broker/segment"
 	"queen/broker/state"
+	"queen/internal/crashdisk"
 	"queen/stages"
 )
 
@@ -40,7 +41,7 @@ func TestFailedSyncStopsPebble(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			disk, dead := vfs.NewCrashableMem(), &deadSegments{}
+			disk, dead := crashdisk.New(), &deadSegments{}
 			fs := errorfs.Wrap(disk, dead)
 			segments, err := segment.Open(segment.Options{FS: fs, Dir: "segments", SealBytes: sealBytes, Generation: 1})
 			if err != nil {
@@ -89,7 +90,7 @@ func TestFailedSyncStopsPebble(t *testing.T) {
 			if err := segments.Close(); err != nil {
 				t.Error(err)
 			}
-			for when, disk := range map[string]*vfs.MemFS{"before the close": before, "after it": disk.CrashClone(vfs.CrashCloneCfg{})} {
+			for when, disk := range map[string]*crashdisk.FS{"before the close": before, "after it": disk.CrashClone(vfs.CrashCloneCfg{})} {
 				n, err := tryOpen(t, disk, 2)
 				if err != nil {
 					t.Fatalf("power cut %s: %v", when, err)

@@ -6,13 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"queen/broker/command"
 	"queen/broker/kv"
 	"queen/broker/retention"
 	"queen/broker/segment"
 	"queen/broker/state"
+	"queen/internal/crashdisk"
 	"queen/stages"
 )
 
@@ -21,7 +20,7 @@ var tenantOne = [16]byte{0: 1}
 // node is a state with its segments on a simulated disk.
 type node struct {
 	t        testing.TB
-	fs       *vfs.MemFS
+	fs       *crashdisk.FS
 	segments *segment.Store
 	*state.State
 }
@@ -36,7 +35,7 @@ const (
 )
 
 // openNode opens a state on a disk. Gen is that of the segment store.
-func openNode(t testing.TB, fs *vfs.MemFS, gen uint32) *node {
+func openNode(t testing.TB, fs *crashdisk.FS, gen uint32) *node {
 	t.Helper()
 	n, err := tryOpen(t, fs, gen)
 	if err != nil {
@@ -45,7 +44,7 @@ func openNode(t testing.TB, fs *vfs.MemFS, gen uint32) *node {
 	return n
 }
 
-func tryOpen(t testing.TB, fs *vfs.MemFS, gen uint32) (*node, error) {
+func tryOpen(t testing.TB, fs *crashdisk.FS, gen uint32) (*node, error) {
 	t.Helper()
 	segments, err := segment.Open(segment.Options{FS: fs, Dir: "segments", SealBytes: sealBytes, Generation: gen})
 	if err != nil {
@@ -62,7 +61,7 @@ func tryOpen(t testing.TB, fs *vfs.MemFS, gen uint32) (*node, error) {
 
 func newNode(t testing.TB) *node {
 	t.Helper()
-	n := openNode(t, vfs.NewCrashableMem(), 1)
+	n := openNode(t, crashdisk.New(), 1)
 	t.Cleanup(n.close)
 	return n
 }

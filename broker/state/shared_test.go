@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
+	"queen/internal/crashdisk"
 )
 
 // TestShared: what every node has at an index does not depend on when it flushed, on which files it did away with, or on how often it was opened.
 func TestShared(t *testing.T) {
 	entries := removals(7, 300)
-	one, other := newNode(t), openNode(t, vfs.NewCrashableMem(), 1)
+	one, other := newNode(t), openNode(t, crashdisk.New(), 1)
 	rng := rand.New(rand.NewPCG(5, 5))
 	for i, e := range entries {
 		for _, n := range []*node{one, other} {

@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"queen/broker/peer"
+	"queen/internal/crashdisk"
 	"queen/internal/crashwal"
 	"queen/internal/fakes3"
 	"queen/internal/pipenet"
@@ -41,7 +40,7 @@ type world struct {
 type machine struct {
 	w    *world
 	id   int
-	disk *vfs.MemFS
+	disk *crashdisk.FS
 	wal  *crashwal.FS
 	hook *holder // of wal
 
@@ -59,7 +58,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w.hist = newHistory(w)
 	for i := range w.node {
 		hook := &holder{}
-		w.node[i] = &machine{w: w, id: i + 1, disk: vfs.NewCrashableMem(), wal: crashwal.New(hook.event), hook: hook, turn: make(chan struct{}, 1)}
+		w.node[i] = &machine{w: w, id: i + 1, disk: crashdisk.New(), wal: crashwal.New(hook.event), hook: hook, turn: make(chan struct{}, 1)}
 		w.node[i].turn <- struct{}{}
 	}
 	return w
