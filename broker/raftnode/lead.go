@@ -2,41 +2,67 @@ package raftnode
 
 import (
 	"context"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
 
-// lead follows the leadership. Proposals are taken from the moment at which a barrier of this term is applied: then the state
-// holds all that earlier leaders committed.
+// barrierEvery is how often a leader that could not begin its term tries again.
+const barrierEvery = 20 * time.Millisecond
+
+// lead follows the leadership, and begins each term of this node's. raft says once that a term has begun, and refuses the barrier while it still ends a transfer of
+// an earlier one (up to callTimeout, when the node that it went to does not answer): as long as this node is raft's leader nobody else will be, so it tries again.
 func (n *Node) lead(ctx context.Context) {
+	var again <-chan time.Time // nil: there is nothing to try again
 	for {
+		leader, said := true, again != nil
 		select {
 		case <-ctx.Done():
 			return
-		case leader := <-n.raft.LeaderCh():
+		case leader = <-n.raft.LeaderCh():
 			n.leads.Store(false)
 			if n.followers != nil {
 				n.followers.forget()
 			}
-			if !leader || n.raft.Barrier(0).Error() != nil || n.dead() {
-				continue
+		case <-again:
+		}
+		again = nil
+		if !leader || n.dead() {
+			continue
+		}
+		// Whoever is not raft's leader any more, or not yet, hears of the next term when it begins.
+		if err := n.beginTerm(); err != nil && n.raft.State() == raft.Leader {
+			if !said {
+				n.o.Log.Warn().Err(err).Uint64("term", n.raft.CurrentTerm()).Msg("this node was elected and cannot take commands yet: it tries until it can")
 			}
-			if n.machine.replaced.Load() { // it has nothing to decide by until it has started again
-				n.done.Go(n.tryHandOver)
-				continue
-			}
-			n.leads.Store(true)
-			if n.o.Cluster != nil {
-				n.o.Log.Info().Uint64("term", n.raft.CurrentTerm()).Msg("this node leads the cluster")
-			}
-			n.done.Go(n.tryRename)
-			select {
-			case <-n.led:
-			default:
-				close(n.led)
-			}
+			again = time.After(barrierEvery)
 		}
 	}
+}
+
+// beginTerm takes proposals from the moment at which a barrier of this term is applied: then the state holds all that earlier leaders committed.
+func (n *Node) beginTerm() error {
+	if err := n.raft.Barrier(0).Error(); err != nil {
+		return err
+	}
+	if n.dead() {
+		return nil
+	}
+	if n.machine.replaced.Load() { // it has nothing to decide by until it has started again
+		n.done.Go(n.tryHandOver)
+		return nil
+	}
+	n.leads.Store(true)
+	if n.o.Cluster != nil {
+		n.o.Log.Info().Uint64("term", n.raft.CurrentTerm()).Msg("this node leads the cluster")
+	}
+	n.done.Go(n.tryRename)
+	select {
+	case <-n.led:
+	default:
+		close(n.led)
+	}
+	return nil
 }
 
 // watchLeader says who leads, and when nobody is known to.
