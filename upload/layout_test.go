@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"queen/internal/fakes3"
+	"queen/internal/rounds"
 	"queen/stages"
 )
 
@@ -221,7 +222,7 @@ func TestSpreadWindow(t *testing.T) {
 // While a store is slow, no more objects travel at once than may, and what is held is what Memory and ManifestMemory say, whatever the sizes
 // of the objects and however many there are.
 func TestSpreadMemory(t *testing.T) {
-	for _, c := range []struct{ part, threshold, objects int64 }{{5, 64, 12}, {5, 5, 12}, {16, 64, putsInFlight}} { // MiB, MiB, objects at once at least
+	for _, c := range []struct{ part, threshold, objects int64 }{{5, 64, 12}, {5, 5, 12}, {16, 64, putsInFlight}}[:rounds.Of(3, 1)] { // MiB, MiB, objects at once at least
 		synctest.Test(t, func(t *testing.T) {
 			b := newBucket(t, fakes3.Options{}, nil)
 			b.s3.Script(fakes3.Rule{Op: "multipart_part", Delay: time.Second}, fakes3.Rule{Op: "put", Delay: time.Second})
@@ -311,7 +312,7 @@ func TestSpreadFaults(t *testing.T) {
 
 // A part of a long manifest, or its end, fails: no manifest, no open upload, and the next attempt stores it.
 func TestLongManifestFaults(t *testing.T) {
-	for _, op := range []string{"multipart_create", "multipart_part", "multipart_complete"} {
+	for _, op := range []string{"multipart_create", "multipart_part", "multipart_complete"}[:rounds.Of(3, 1)] {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBucket(t, fakes3.Options{}, nil)
 			s := newSpread()

@@ -10,7 +10,7 @@ import (
 // TestNodeThatTakesNothing: a node is there and beats, and never takes a queue: it has not the encryption key, or is far behind. The others give it less and less often, and what
 // they gave comes back to them: nothing is free for long, and nothing moves for ever.
 func TestNodeThatTakesNothing(t *testing.T) {
-	for _, names := range [][]string{{"a", "b"}, {"a", "b", "c"}} {
+	for _, names := range [][]string{{"a", "b", "c"}, {"a", "b"}}[:rounds.Of(2, 1)] {
 		w := newWorld(t, 30*time.Second, 6)
 		for i, name := range names {
 			m := w.start(name, []float64{0.7, 0.2, 0.4}[i])
