@@ -103,11 +103,18 @@ func (b *Broker) WaitHealthy(t testing.TB) {
 	})
 }
 
-// client has a limit above that of any answer: a process that was stopped gives none.
-var client = &http.Client{Timeout: time.Minute}
+// client has a limit above that of any answer: a process that was stopped gives none. hasty is one that does not wait for such a process, nor for one that waits for it.
+var (
+	client = &http.Client{Timeout: time.Minute}
+	hasty  = &http.Client{Timeout: 2 * time.Second}
+)
 
 // Do sends one request and returns status and body.
 func (b *Broker) Do(method, path string, body []byte) (int, []byte, error) {
+	return b.do(client, method, path, body)
+}
+
+func (b *Broker) do(client *http.Client, method, path string, body []byte) (int, []byte, error) {
 	req, err := http.NewRequest(method, b.URL+path, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, err
@@ -151,8 +158,13 @@ func PushBody(items []Item) []byte {
 }
 
 // Push sends items and wants every one queued or duplicate.
-func (b *Broker) Push(items ...Item) error {
-	status, out, err := b.Do("POST", "/api/v1/push", PushBody(items))
+func (b *Broker) Push(items ...Item) error { return b.push(client, items) }
+
+// TryPush is Push that waits for at most two seconds. When that ends it, the items may be stored.
+func (b *Broker) TryPush(items ...Item) error { return b.push(hasty, items) }
+
+func (b *Broker) push(client *http.Client, items []Item) error {
+	status, out, err := b.do(client, "POST", "/api/v1/push", PushBody(items))
 	if err != nil {
 		return err
 	}

@@ -38,6 +38,7 @@ func StartProxy(t testing.TB, target string) *Proxy {
 		t.Fatal(err)
 	}
 	p := &Proxy{open: map[int]Request{}}
+	ended := make(chan struct{})
 	forward := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(to)
@@ -53,6 +54,8 @@ func StartProxy(t testing.TB, target string) *Proxy {
 			case <-held:
 			case <-r.Context().Done():
 				return
+			case <-ended: // a test that failed lets nothing go that it held
+				return
 			}
 		}
 		p.mu.Lock()
@@ -64,7 +67,10 @@ func StartProxy(t testing.TB, target string) *Proxy {
 		}
 		forward.ServeHTTP(w, r)
 	}))
-	t.Cleanup(s.Close)
+	t.Cleanup(func() {
+		close(ended)
+		s.Close()
+	})
 	p.URL = s.URL
 	return p
 }

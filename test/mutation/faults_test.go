@@ -7,7 +7,7 @@ var faultTable = []mutation{
 	{invariant: "P50", why: "a window that was uploaded whole before a crash is sent again",
 		file: "upload/finished.go", old: "if m == nil || !m.matches(id, in) {", new: "if m != nil || !m.matches(id, in) {", pkg: "sink", test: "TestP50EventsOfARedo", says: "2 events of"},
 	{invariant: "P60", why: "status shows the number of a window as a float",
-		file: "sink/status.go", old: `"state": t.state, "k": t.k,`, new: `"state": t.state, "k": uint64(float64(t.k)),`, pkg: "sink", test: "TestP60NoIntegerIsRounded", says: "status rounds"},
+		file: "sink/status.go", old: `"state": state, "k": t.k,`, new: `"state": state, "k": uint64(float64(t.k)),`, pkg: "sink", test: "TestP60NoIntegerIsRounded", says: "status rounds"},
 	{invariant: "P60", why: "a line of the lake has its offset as a float",
 		file: "encode/jsonl/line.go", old: "strconv.AppendInt(dst, rec.Offset, 10)", new: "strconv.AppendInt(dst, int64(float64(rec.Offset)), 10)",
 		pkg: "sink", test: "TestP60NoIntegerIsRounded", says: "the object rounds"},
