@@ -25,7 +25,7 @@ func (s *server) push(w http.ResponseWriter, r *http.Request, _ []string) error 
 	defer func() { s.buffers.put(body) }() // nothing is left of the push by then
 	p, ok := s.pushes.Get().(*pushRequest)
 	if !ok {
-		p = &pushRequest{byQueue: make(map[string]int), byGroup: make(map[groupKey]int)}
+		p = newPushRequest()
 	}
 	defer func() {
 		if p.clear() {

@@ -59,16 +59,11 @@ type groupKey struct {
 // usualItem is less than what most messages take of a push, bytes.
 const usualItem = 256
 
-// parsePush checks and cuts the body of a push in one pass. Every error is an *Error.
-func parsePush(body []byte) (*pushRequest, error) {
-	p := &pushRequest{byQueue: make(map[string]int), byGroup: make(map[groupKey]int)}
-	if err := p.parse(body); err != nil {
-		return nil, err
-	}
-	return p, nil
+func newPushRequest() *pushRequest {
+	return &pushRequest{byQueue: make(map[string]int), byGroup: make(map[groupKey]int)}
 }
 
-// parse is parsePush into a request that is new or was cleared.
+// parse checks and cuts the body of a push in one pass, into a request that is new or was cleared. Every error is an *Error.
 func (p *pushRequest) parse(body []byte) error {
 	p.items = slices.Grow(p.items, len(body)/usualItem+1)
 	c := &p.cursor

@@ -15,6 +15,15 @@ import (
 	"queen/stages"
 )
 
+// parsePush parses one body.
+func parsePush(body []byte) (*pushRequest, error) {
+	p := newPushRequest()
+	if err := p.parse(body); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
 func TestParsePushGroups(t *testing.T) {
 	p, err := parsePush([]byte(`{"x":[1],"items":[
 		{"queue":"a","payload":1},

@@ -38,12 +38,12 @@ func (c *calls) takeChange(w http.ResponseWriter, r *http.Request) {
 	if !c.node.Leads() { // it is not handed on twice
 		err = refused("leader_changed", "node %s does not lead", c.node.o.NodeID)
 	} else {
-		ctx, cancel := withLimit(r.Context())
+		ctx := r.Context()
 		if ask.LimitMs > 0 {
-			cancel()
-			ctx, cancel = context.WithTimeout(r.Context(), time.Duration(ask.LimitMs)*time.Millisecond)
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, time.Duration(ask.LimitMs)*time.Millisecond)
+			defer cancel()
 		}
-		defer cancel()
 		out.Membership, err = c.node.Change(ctx, ask.Change)
 	}
 	if errors.As(err, &refusal) {
