@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"queen/broker/command"
 	"queen/broker/peer"
 	"queen/stages"
@@ -226,7 +228,7 @@ func (n *Node) forward(ctx context.Context, kind command.Kind, body []byte) (any
 	defer cancel()
 	result := n.machine.expect(request)
 	defer n.machine.forget(request)
-	if err := n.calls.send(limit, string(leader), kind, request, body); err != nil {
+	if err := n.hand(limit, leader, kind, request, body); err != nil {
 		select {
 		case r := <-result: // it was applied here before the leader's answer was lost
 			return r, nil
@@ -244,6 +246,17 @@ func (n *Node) forward(ctx context.Context, kind command.Kind, body []byte) (any
 	case <-n.closed:
 		return nil, fmt.Errorf("%w (it is applied on node %s, and this node stops)", ErrUnclear, leader)
 	}
+}
+
+// hand sends a command to the leader, and waits for its answer for as long as no other node leads.
+func (n *Node) hand(ctx context.Context, leader raft.ServerID, kind command.Kind, request [16]byte, body []byte) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer n.handed.to(string(leader), end)()
+	if _, now := n.raft.LeaderWithID(); now != leader { // it changed before that was noted
+		return ErrNoLeader
+	}
+	return n.calls.send(ctx, string(leader), kind, request, body)
 }
 
 // request makes the id of a command.

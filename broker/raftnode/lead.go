@@ -65,7 +65,7 @@ func (n *Node) beginTerm() error {
 	return nil
 }
 
-// watchLeader says who leads, and when nobody is known to.
+// watchLeader says who leads, and when nobody is known to. Commands that were handed to another node are not waited for any more.
 func (n *Node) watchLeader(ctx context.Context) {
 	seen := make(chan raft.Observation, 8)
 	o := raft.NewObserver(seen, false, func(o *raft.Observation) bool { _, ok := o.Data.(raft.LeaderObservation); return ok })
@@ -76,7 +76,11 @@ func (n *Node) watchLeader(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case one := <-seen:
-			switch l := one.Data.(raft.LeaderObservation); string(l.LeaderID) {
+			l := one.Data.(raft.LeaderObservation)
+			if l.LeaderID != "" {
+				n.handed.leads(string(l.LeaderID))
+			}
+			switch string(l.LeaderID) {
 			case "":
 				n.o.Log.Warn().Uint64("term", n.raft.CurrentTerm()).Msg("no leader is known: commands wait for an election")
 			case n.o.NodeID: // lead says so, once it takes commands

@@ -101,6 +101,7 @@ type Node struct {
 	followers *followers // nil: a cluster of one
 	carrier   *carrier   // nil: a cluster of one
 	fresh     fresh
+	handed    handed
 
 	changing  chan struct{} // holds one while the members are being changed: one change at a time
 	membersMu sync.Mutex
