@@ -26,7 +26,7 @@ type fetched struct {
 type place struct{ queue, partition string }
 
 // readLog reads every partition from its beginning.
-func (c *cluster) readLog(t *testing.T, n *node) map[place][]fetched {
+func (c *cluster) readLog(t testing.TB, n *node) map[place][]fetched {
 	t.Helper()
 	out := map[place][]fetched{}
 	for _, q := range queues() {
@@ -121,7 +121,7 @@ type faults []string
 func (f *faults) add(format string, args ...any) { *f = append(*f, fmt.Sprintf(format, args...)) }
 
 // report fails the test with the first faults of many.
-func (f faults) report(t *testing.T) {
+func (f faults) report(t testing.TB) {
 	t.Helper()
 	slices.Sort(f)
 	for _, text := range f[:min(len(f), 20)] {
@@ -133,7 +133,7 @@ func (f faults) report(t *testing.T) {
 }
 
 // auditNodes wants the same from each node: records, queues and their options, documents.
-func (c *cluster) auditNodes(t *testing.T) (log map[place][]fetched) {
+func (c *cluster) auditNodes(t testing.TB) (log map[place][]fetched) {
 	t.Helper()
 	log = c.readLog(t, c.nodes[0])
 	want := c.answers(t, c.nodes[0])
@@ -156,7 +156,7 @@ func (c *cluster) auditNodes(t *testing.T) (log map[place][]fetched) {
 }
 
 // answers are what a node says of its state. The rows of leases move by themselves, so the sink's documents are not among them.
-func (c *cluster) answers(t *testing.T, n *node) map[string]string {
+func (c *cluster) answers(t testing.TB, n *node) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	for _, q := range queues() {
@@ -189,7 +189,7 @@ func (c *cluster) answers(t *testing.T, n *node) map[string]string {
 }
 
 // drained waits until the pointer of every queue is beyond its last record, and returns how many windows there are.
-func (c *cluster) drained(t *testing.T, log map[place][]fetched, limit time.Duration) (windows int64) {
+func (c *cluster) drained(t testing.TB, log map[place][]fetched, limit time.Duration) (windows int64) {
 	t.Helper()
 	for _, q := range queues() {
 		last := ""
@@ -255,7 +255,7 @@ func (b *bucket) audit() (faults faults, objects int) {
 }
 
 // auditKV wants a history that the model allows.
-func auditKV(t *testing.T, h *kvHistory) {
+func auditKV(t testing.TB, h *kvHistory) {
 	t.Helper()
 	unclear := 0
 	for _, op := range h.ops {
@@ -280,7 +280,7 @@ func auditKV(t *testing.T, h *kvHistory) {
 }
 
 // auditLogs looks for what no process may print, whatever is done to it.
-func (c *cluster) auditLogs(t *testing.T) {
+func (c *cluster) auditLogs(t testing.TB) {
 	t.Helper()
 	for _, n := range c.nodes {
 		for _, p := range n.processes() {

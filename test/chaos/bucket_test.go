@@ -40,7 +40,7 @@ type bucket struct {
 	odd      []string // requests that the suite does not know how to judge
 }
 
-func newBucket(t *testing.T, target string) *bucket {
+func newBucket(t testing.TB, target string) *bucket {
 	t.Helper()
 	to, err := url.Parse(target)
 	if err != nil {

@@ -48,11 +48,11 @@ func TestChaos(t *testing.T) {
 		return
 	}
 	seed := seedOf(t)
-	t.Logf("%s=%d %s=%s", seedVar, seed, lengthVar, length)
-	c := newCluster(t, settle(t))
-	defer c.keep(t)
+	run := tellAgain(t, fmt.Sprintf("%s=%d %s=%s", seedVar, seed, lengthVar, length))
+	c := newCluster(run, settle(t))
+	defer c.keep(run)
 	if err := c.configure(); err != nil {
-		t.Fatal(err)
+		run.Fatal(err)
 	}
 	load := startLoad(c, seed)
 	looking, stopLooking := context.WithCancel(context.Background())
@@ -64,7 +64,7 @@ func TestChaos(t *testing.T) {
 	load.stop()
 	stopLooking()
 	watching.Wait()
-	c.audit(t, load)
+	c.audit(run, load)
 }
 
 func seedOf(t *testing.T) uint64 {
@@ -136,7 +136,7 @@ func startLoad(c *cluster, seed uint64) *load {
 }
 
 // audit asks whether every promise was kept, and prints what was played.
-func (c *cluster) audit(t *testing.T, l *load) {
+func (c *cluster) audit(t testing.TB, l *load) {
 	t.Helper()
 	log := c.auditNodes(t)
 	auditLog(l.pushers, log).report(t)
@@ -188,7 +188,7 @@ func ahead(log map[place][]fetched) time.Duration {
 }
 
 // keep writes the lines of all processes into the folder that was asked for.
-func (c *cluster) keep(t *testing.T) {
+func (c *cluster) keep(t testing.TB) {
 	dir := os.Getenv(keepVar)
 	if dir == "" {
 		return

@@ -27,7 +27,7 @@ const (
 
 // cluster is everything that runs: nodes, their network, the store behind its proxy.
 type cluster struct {
-	t      *testing.T
+	t      testing.TB
 	nodes  []*node
 	net    *network
 	bucket *bucket
@@ -42,7 +42,7 @@ type cluster struct {
 // askers are HTTP clients by how long they wait.
 type askers struct{ quick, slow *http.Client }
 
-func newCluster(t *testing.T, work string) *cluster {
+func newCluster(t testing.TB, work string) *cluster {
 	t.Helper()
 	c := &cluster{t: t, net: newNetwork(t, nodes), played: map[string]int{}, ask: &askers{client(500 * time.Millisecond), client(20 * time.Second)}}
 	gate := harness.StartGateway(t, filepath.Join(work, "s3"), "lake")

@@ -90,7 +90,7 @@ type disk struct{ dir string }
 // diskRoom is what a node has to itself; memory is taken for what it writes.
 const diskRoom = 2 << 30
 
-func newDisk(t *testing.T, dir string) *disk {
+func newDisk(t testing.TB, dir string) *disk {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ type network struct {
 	cuts map[[2]int]bool // from, to
 }
 
-func newNetwork(t *testing.T, nodes int) *network {
+func newNetwork(t testing.TB, nodes int) *network {
 	t.Helper()
 	lines := []string{"link set lo up", "addr add " + hub + "/32 dev lo"}
 	for i := 1; i <= nodes; i++ {

@@ -35,7 +35,7 @@ type node struct {
 	all []*harness.Process
 }
 
-func newNode(t *testing.T, id, nodes int, work string, env harness.Env) *node {
+func newNode(t testing.TB, id, nodes int, work string, env harness.Env) *node {
 	t.Helper()
 	n := &node{t: t, id: id, url: fmt.Sprintf("http://%s:%d", nodeAddr(id), httpPort), dir: filepath.Join(work, fmt.Sprintf("node-%d", id))}
 	n.clock = filepath.Join(work, fmt.Sprintf("clock-%d", id))
