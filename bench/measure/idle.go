@@ -235,10 +235,10 @@ func (b *Bench) idleLines(on, off []quiet, all burst, settings map[string]string
 			Result: report.AtMost(cost, idleMemory, stated), Notes: []string{"RssAnon at the end, MB: with the sink " + numbers.List(column(on, anon), 0) + "; without " + numbers.List(column(off, anon), 0)}},
 		{Row: "scale.idle.memory", What: n + " idle queues, goroutines", Target: "-", Measured: fmt.Sprintf("%.0f", numbers.Median(column(on, routines))), Ratio: "-", Result: report.Shown,
 			Notes: []string{"counted in the stack dump of SIGQUIT: with the sink " + numbers.List(column(on, routines), 0) + "; without " + numbers.List(column(off, routines), 0)}},
-		{Row: "scale.idle.lag", What: n + " idle queues, lag of the worst", Target: fmt.Sprintf("<= %.0f s", idleLag), Measured: fmt.Sprintf("%.1f s", lag),
+		{Row: "scale.idle.lag", What: n + " idle queues, lag of the worst", Target: fmt.Sprintf("<= %.0f s", idleLag), Measured: fmt.Sprintf("%.3f s", lag),
 			Ratio: fmt.Sprintf("%.2f", lag/idleLag), Result: report.AtMost(lag, idleLag, stated), Notes: []string{
 				fmt.Sprintf("the most of %d looks at /status, of the worst queue: %s s; queues that it names a lag for: %s of %d; guard and discovery are the defaults", idleLooks,
-					numbers.List(column(on, worst), 1), numbers.List(known, 0), b.Sizes.IdleQueues)}},
+					numbers.List(column(on, worst), 3), numbers.List(known, 0), b.Sizes.IdleQueues)}},
 	}
 	for i := range lines {
 		lines[i].Notes = append(lines[i].Notes, "fresh processes on a folder whose queues are all mirrored", shown(settings))

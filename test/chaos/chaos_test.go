@@ -64,6 +64,9 @@ func TestChaos(t *testing.T) {
 	load.stop()
 	stopLooking()
 	watching.Wait()
+	if err := c.settled(); err != nil { // once more: a follower hears of the last entries a moment after their clients do
+		run.Fatal(err)
+	}
 	c.audit(run, load)
 }
 
