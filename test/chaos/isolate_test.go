@@ -87,8 +87,8 @@ func settle(t *testing.T) (work string) {
 // disk is a small file system of one node, whose size can be changed.
 type disk struct{ dir string }
 
-// diskRoom is what a node has to itself; memory is taken for what it writes.
-const diskRoom = 2 << 30
+// diskRoom is what a node has to itself, more than half an hour of the load fills; memory is taken for what it writes.
+const diskRoom = 6 << 30
 
 func newDisk(t testing.TB, dir string) *disk {
 	t.Helper()
