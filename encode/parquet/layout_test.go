@@ -49,6 +49,33 @@ group 0: 3 rows
 	}
 }
 
+// What a footer says of the columns, as it stands there: some readers know one kind of annotation and some the other (a string without UTF8 equals
+// nothing for them), and some refuse a root that has a repetition.
+func TestAnnotations(t *testing.T) {
+	w := &window{}
+	w.add("a", 10, 0, same(1, "t", "1")...)
+	for _, f := range List() {
+		var got strings.Builder
+		for _, e := range opened(t, write(t, f, w.rows(1))).MetaData().FileMetaData.Schema {
+			fmt.Fprintf(&got, "%s: repetition %v, converted %v", e.GetName(), e.IsSetRepetitionType(), e.IsSetConvertedType())
+			if e.IsSetConvertedType() {
+				fmt.Fprintf(&got, " %s", e.GetConvertedType())
+			}
+			fmt.Fprintf(&got, ", logical %v\n", e.IsSetLogicalType())
+		}
+		want := `queen_record: repetition false, converted false, logical false
+partition: repetition true, converted true UTF8, logical true
+offset: repetition true, converted false, logical false
+transaction_id: repetition true, converted true UTF8, logical true
+ts: repetition true, converted true TIMESTAMP_MICROS, logical true
+payload: repetition true, converted true UTF8, logical true
+`
+		if got.String() != want {
+			t.Errorf("%s: got\n%swant\n%s", f.Compression(), got.String(), want)
+		}
+	}
+}
+
 // describe prints what a file says of itself. A page is type:encoding:values, where 0 is a dictionary and 1 a data page of version 1.
 func describe(t *testing.T, object []byte) string {
 	t.Helper()
