@@ -1,9 +1,12 @@
 package mutation
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // faultTable has the lines that stand against faults which are of no table above. `invariant` is the number of the fault, or the rule of the contract.
-var faultTable = []mutation{
+var faultTable = slices.Concat([]mutation{
 	{invariant: "P50", why: "a window that was uploaded whole before a crash is sent again",
 		file: "upload/finished.go", old: "if m == nil || !m.matches(id, in) {", new: "if m != nil || !m.matches(id, in) {", pkg: "sink", test: "TestP50EventsOfARedo", says: "2 events of"},
 	{invariant: "P60", why: "status shows the number of a window as a float",
@@ -23,7 +26,7 @@ var faultTable = []mutation{
 		file: "lake/compare.go", old: "if row.TS < c.born {", new: "if row.TS < 0 {", pkg: "lake", test: "TestLogOfAQueueMadeAgain", says: "has transactionId"},
 	{invariant: "B12", why: "an audit believes that an earlier life's records are those of the last one",
 		file: "lake/compare.go", old: "if at == nil || at.ts < c.born {", new: "if at == nil {", pkg: "lake", test: "TestLogOfAQueueMadeAgain", says: "lacks_a_partition"},
-}
+}, reportedTable)
 
 // TestFaultsCanBeBroken does for them what TestEachInvariantCanBeBroken does for the argument.
 func TestFaultsCanBeBroken(t *testing.T) { breakEach(t, faultTable) }
