@@ -31,6 +31,7 @@ func TestScanAccepts(t *testing.T) {
 		{"[[],{} ,[1, true,false,null]]", "[[],{} ,[1, true,false,null]]", Array, false},
 		{"[1\n,2]", "[1\n,2]", Array, true},
 		{"[1,\n2]", "[1,\n2]", Array, true},
+		{"[1,\r2]", "[1,\r2]", Array, true}, // to some readers a CR ends a line
 		{"{\"a\"\n:1}", "{\"a\"\n:1}", Object, true},
 		{`{"":""}`, `{"":""}`, Object, false},
 		{`{"a":{},"b":[],"c":[{},1,{"d":[]},[],"e"],"f":""}`, `{"a":{},"b":[],"c":[{},1,{"d":[]},[],"e"],"f":""}`, Object, false},
