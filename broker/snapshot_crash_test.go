@@ -85,6 +85,9 @@ func TestPowerLossInASnapshot(t *testing.T) {
 		c.cutEach(true)
 		must(t, b.snapshot())
 		c.cutEach(false)
+		if b.snaps.newest == nil {
+			t.Fatalf("round %d: no snapshot was taken, entry %d is applied", round, b.state.Applied())
+		}
 		if first := b.Status().FirstLog; first != b.snaps.newest.Applied {
 			t.Errorf("round %d: the log begins at entry %d, the snapshot stands at %d", round, first, b.snaps.newest.Applied)
 		}

@@ -50,6 +50,13 @@ func TestDDL(t *testing.T) {
 			m[strings.Replace(asQueue(key, "a_b_c"), "/hour=06", "", 1)] = []byte(strings.Replace(asQueue(string(data), "a_b_c"), "/hour=06", "", 1))
 		}
 	}
+	for key, data := range parquetLake(t, "zstd", packParquet(t, "zstd", "orders", parquetRows())) { // one of Parquet, and one whose format was changed
+		m[asQueue(key, "events")] = []byte(asQueue(string(data), "events"))
+		m[asQueue(key, "mixed")] = []byte(asQueue(string(data), "mixed"))
+	}
+	for _, key := range []string{key2, sides + "0000000002.json"} {
+		m[asQueue(key, "mixed")] = []byte(asQueue(string(m[key]), "mixed"))
+	}
 	for place, at := range map[string]Place{
 		"s3":     {Bucket: "lake", Region: "eu-west-1"},
 		"minio":  {Bucket: "lake", Endpoint: "http://127.0.0.1:9000/"},

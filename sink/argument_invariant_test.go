@@ -322,7 +322,7 @@ func TestNextWindowWaitsForThePointer(t *testing.T) {
 			}
 			return committest.None
 		})
-		l := w.start(func(c *config.Sink) { c.TargetBytes = 16 << 10 })
+		l := w.start(func(c *config.Sink) { c.TargetBytes, c.MemoryBytes = 16<<10, 1<<30 }) // room for many windows: it is not memory that they wait for
 		elapse(time.Minute)
 		if n := w.requests("put"); n != 2 {
 			t.Errorf("%d requests while window 1 waits for its pointer, its object and its manifest were to be expected", n)

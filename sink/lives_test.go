@@ -150,8 +150,8 @@ func TestBucketChanged(t *testing.T) {
 		other.Script(fakes3.Rule{Op: "put", Status: 500, Times: 20}) // several passes redo the window
 		l = w.start(func(c *config.Sink) { c.Bucket = "pond" })
 		w.until(time.Hour, "window 1", func() bool { return l.k("orders") == 1 })
-		if w.logged("was begun in another bucket") != 1 || w.logged(`"left_in":"http://fakes3.test/lake"`) != 1 {
-			t.Error(w.logs.String())
+		if said, where := w.logged("was begun in another bucket"), w.logged(`"left_in":"http://fakes3.test/lake"`); said != 1 || where != 1 {
+			t.Errorf("that objects are left in the old bucket is said %d times, where %d times:\n%s", said, where, w.logs.String())
 		}
 		w.audit("orders")
 		l.stop()

@@ -346,6 +346,9 @@ func TestP61NothingIsLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := client.Put(t.Context(), "long", "text/plain", pattern(1<<20)); err != nil {
+		t.Fatal(err)
+	}
 	faults := []fakes3.Rule{{Cut: fakes3.CutBefore}, {Cut: fakes3.CutMid}, {Op: "put", Cut: fakes3.CutAfter}, {Op: "put", Status: 503}, {Status: 403, Code: "AccessDenied"}, {Status: 200}, {Status: 500, Body: "<x"}}
 	run := func(n int) {
 		for i := range n {
@@ -355,8 +358,13 @@ func TestP61NothingIsLeft(t *testing.T) {
 				t.Fatalf("fault %d is none", i%len(faults))
 			}
 			if i%3 == 0 {
-				_, _, _ = client.Get(t.Context(), "k", 10)
+				_, _, _ = client.Get(t.Context(), "long", 10)
 				_ = client.Probe(t.Context(), "queen")
+			}
+			if b.s3.Unscript(); i%10 == 0 { // the answer is left where the limit is
+				if _, _, err := client.Get(t.Context(), "long", 10); err == nil {
+					t.Fatal("an object over the limit is read")
+				}
 			}
 		}
 	}

@@ -24,6 +24,23 @@ SELECT partition, "offset", transactionId AS transaction_id, ts, payload::JSON A
     columns = {"partition": 'VARCHAR', "offset": 'BIGINT', "transactionId": 'VARCHAR', "ts": 'TIMESTAMPTZ', "payload": 'JSON'},
     hive_partitioning = true, hive_types = {tenant: VARCHAR, queue: VARCHAR, dt: DATE, hour: VARCHAR});
 
+-- tenant=00000000-0000-0000-0000-000000000001/queue=events
+CREATE OR REPLACE VIEW events AS
+SELECT partition, "offset", transaction_id AS transaction_id, ts, payload::JSON AS payload, dt, hour
+  FROM read_parquet(['s3://lake/queen/tenant=00000000-0000-0000-0000-000000000001/queue=events/dt=*/hour=*/w-*.parquet'],
+    hive_partitioning = true, hive_types = {tenant: VARCHAR, queue: VARCHAR, dt: DATE, hour: VARCHAR});
+
+-- tenant=00000000-0000-0000-0000-000000000001/queue=mixed
+CREATE OR REPLACE VIEW mixed AS
+SELECT partition, "offset", transactionId AS transaction_id, ts, payload::JSON AS payload, dt, hour
+  FROM read_json(['s3://lake/queen/tenant=00000000-0000-0000-0000-000000000001/queue=mixed/dt=*/hour=*/w-*.jsonl.gz'], format = 'newline_delimited', maximum_object_size = 134217728,
+    columns = {"partition": 'VARCHAR', "offset": 'BIGINT', "transactionId": 'VARCHAR', "ts": 'TIMESTAMPTZ', "payload": 'JSON'},
+    hive_partitioning = true, hive_types = {tenant: VARCHAR, queue: VARCHAR, dt: DATE, hour: VARCHAR})
+UNION ALL
+SELECT partition, "offset", transaction_id AS transaction_id, ts, payload::JSON AS payload, dt, hour
+  FROM read_parquet(['s3://lake/queen/tenant=00000000-0000-0000-0000-000000000001/queue=mixed/dt=*/hour=*/w-*.parquet'],
+    hive_partitioning = true, hive_types = {tenant: VARCHAR, queue: VARCHAR, dt: DATE, hour: VARCHAR});
+
 -- tenant=00000000-0000-0000-0000-000000000001/queue=orders
 CREATE OR REPLACE VIEW orders AS
 SELECT partition, "offset", transactionId AS transaction_id, ts, payload::JSON AS payload, dt, hour
