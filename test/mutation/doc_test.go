@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -26,7 +27,7 @@ func docTables() []docTable {
 		{"<!-- simulation -->\n", "<!-- end of simulation -->\n", "simulation", simulationTable},
 		{"<!-- client -->\n", "<!-- end of client -->\n", "fault", clientTable},
 		{"<!-- seal -->\n", "<!-- end of seal -->\n", "rule", sealTable},
-		{"<!-- fault lines -->\n", "<!-- end of fault lines -->\n", "entry", faultTable},
+		{"<!-- fault lines -->\n", "<!-- end of fault lines -->\n", "entry", slices.Concat(faultTable, sequenceTable)},
 	}
 }
 
