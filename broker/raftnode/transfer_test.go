@@ -21,6 +21,11 @@ func TestLeadershipMovesWithWritesOnTheirWay(t *testing.T) {
 		for _, id := range c.ids() {
 			c.caughtUp(id)
 		}
+		deafen := func(id string, others []string, on bool) {
+			for _, other := range others {
+				c.net.Cut(member(other).Raft, member(id).Raft, on)
+			}
+		}
 		var mu sync.Mutex
 		answers := map[string]error{}
 		var wg sync.WaitGroup
@@ -33,7 +38,7 @@ func TestLeadershipMovesWithWritesOnTheirWay(t *testing.T) {
 						select {
 						case <-stop:
 							return
-						case <-time.After(2 * time.Millisecond):
+						case <-time.After(5 * time.Millisecond):
 						}
 						text := fmt.Sprintf("%s-%d-%d", id, w, i)
 						_, err := node.Propose(t.Context(), command.KindPush, []byte(text))
@@ -44,11 +49,17 @@ func TestLeadershipMovesWithWritesOnTheirWay(t *testing.T) {
 				})
 			}
 		}
-		for i := range 8 {
+		for i := range 6 {
 			time.Sleep(50 * time.Millisecond)
-			to := c.others(leader)[i%2]
-			c.give(leader, to)
-			leader = c.leader(c.ids()...)
+			if others := c.others(leader); i%3 == 2 { // the others get what they do not answer for, and go on with it
+				deafen(leader, others, true)
+				next := c.leader(others...)
+				deafen(leader, others, false)
+				leader = next
+			} else {
+				c.give(leader, others[i%2])
+				leader = c.leader(c.ids()...)
+			}
 		}
 		close(stop)
 		wg.Wait()
