@@ -27,6 +27,7 @@ func (s *Sink) newQueue(name string) (*queue, error) {
 		return nil, fmt.Errorf("incarnation of queue %q: %w", name, err)
 	}
 	q.lease = commit.NewLease(s.store, q.keys(), hex.EncodeToString(incarnation))
+	s.names.add(name)
 	return q, nil
 }
 
@@ -84,6 +85,7 @@ func (q *queue) adopt(ctx context.Context, info stages.QueueInfo, last *adopted)
 		return nil, &commit.Error{Kind: commit.Fatal, Err: err}
 	}
 	q.s.raise(q, restored{at, at.K - at.K%uint64(max(1, q.s.cfg.CheckpointEvery))})
+	q.noteName()
 	a.feed = q.s.discovery.Watch(info.ID, a, q.wake)
 	q.mu.Lock()
 	q.adopted, q.partitions = a, info.Partitions

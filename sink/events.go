@@ -72,6 +72,8 @@ type (
 	}
 	bucketChanged struct{ in stages.Intent }
 	foundFinished struct{ k uint64 }
+	nameTaken     struct{ as string }    // what readers may take the queue's name for
+	nameLike      struct{ other string } // a queue whose name differs in case alone
 	draining      struct {
 		buffered int64
 		aged     bool // behind for 10 s or more

@@ -170,6 +170,10 @@ func (g *logs) hearWindow(q *queue, event any) {
 			Msg("the window being redone was begun in another bucket: what it left there is in no manifest")
 	case foundFinished:
 		at(g.l.Info(), q).Uint64("k", e.k).Msg("the window being redone was uploaded whole before the restart; committing it from its manifest")
+	case nameTaken:
+		at(g.l.Warn(), q).Str("taken_for", e.as).Msg("readers that guess the types of path values may take this queue's name for something else: name the types to them, as the statements of queen lake ddl do, or give the queue another name")
+	case nameLike:
+		at(g.l.Warn(), q).Str("other", e.other).Msg("the names of two queues differ in case alone: stores and catalogs that do not tell case apart put both together; mirror one of them, or rename one")
 	case rowIgnored:
 		at(g.l.Warn(), q).Str("key", e.key).Msg("a row cannot be read and is ignored; its version is kept")
 	}

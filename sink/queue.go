@@ -54,6 +54,7 @@ type queue struct {
 	partitions int         // as counted last
 	failures   int         // failed attempts since the goroutine started, a window was committed or a pass ended by itself
 	faults     int         // data faults since a window was committed or a pass ended by itself
+	noted      bool        // its name was looked at
 	leftIn     uint64      // window whose change of bucket was told
 }
 

@@ -67,6 +67,7 @@ type Sink struct {
 	logs      *logs
 	bucket    bucketStatus
 	place     place
+	names     spellings
 
 	mu      sync.Mutex
 	queues  map[string]*queue
@@ -341,6 +342,7 @@ func (s *Sink) remove(q *queue) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.queues, q.name)
+	s.names.remove(q.name)
 	s.sorted = nil
 }
 
