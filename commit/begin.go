@@ -181,14 +181,16 @@ func (b *Begin) known(in stages.Intent) (stages.Intent, error) {
 	return b.o.Known(in)
 }
 
-// await waits until the safe time has reached t. That is the clock of the row: a life that ends in between leaves the rest of the wait to the
+// await waits until the safe time has reached t, which is the clock of the row: a life that ends in between leaves the rest of the wait to the
 // next one, and a drain does not shorten it. It was not behind our claim of the queue when t was made, because the rows of this pass were
-// read through the log after it; and since that claim the old owner begins nothing.
+// read through the log after it; and since that claim the old owner begins nothing. The log clock may leap, and what is under way does not hurry
+// then: so what was left when this process first saw t has to pass on its own clock, too.
 //
 // Nothing is written meanwhile, so the slot is for others.
 func (b *Begin) await(ctx context.Context, w stages.Window, t stages.Micros) error {
+	store, quiet := b.g.store(), b.g.quietFor(t)
 	for waited := false; ; waited = true {
-		left := t.Sub(b.g.store().Log.Safe())
+		left := max(t.Sub(store.Log.Safe()), quiet.Sub(store.Now()))
 		if left <= 0 && waited {
 			return b.o.Slot.Take(ctx, w)
 		}

@@ -3,6 +3,7 @@ package commit
 import (
 	"context"
 	"errors"
+	"time"
 
 	"queen/stages"
 )
@@ -35,6 +36,21 @@ type Ledger struct {
 	start stages.Micros
 	open  *stages.Intent // the intent that is open, if any
 	doubt *doubt         // the pointer that was sent last, while nobody knows whether it landed
+	quiet quiet
+}
+
+// quiet is the wait of an intent that was rewritten for another encoder, as this process has it.
+type quiet struct {
+	of    stages.Micros // Intent.NotBefore
+	until time.Time
+}
+
+// quietFor is when what was left of a wait, when it was seen first, has passed on this process's own clock.
+func (g *Ledger) quietFor(t stages.Micros) time.Time {
+	if g.quiet.of != t {
+		g.quiet = quiet{t, g.store().Now().Add(t.Sub(g.store().Log.Safe()))}
+	}
+	return g.quiet.until
 }
 
 // Listener hears what people want to know and no decision depends on.

@@ -212,3 +212,35 @@ func TestStopDoesNotShortenTheWaitForAnotherEncoder(t *testing.T) {
 		w.settledAnew(l)
 	})
 }
+
+// The log clock leaps while the wait for an old encoder's requests runs: what may still land is bounded by time that passes, so the wait goes on,
+// also when the pass that began it has failed meanwhile.
+func TestLeapDoesNotShortenTheWaitForAnotherEncoder(t *testing.T) {
+	for _, failing := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			w.mem.push("orders", "p", 5)
+			l := w.start(func(c *config.Sink) { c.CrashAt = "mid_upload" })
+			<-l.ended
+			elapse(time.Second)
+			w.otherOwner()
+			before := w.requests("put")
+			l = w.start(nil)
+			w.until(10*time.Second, "the intent is rewritten", func() bool { return strings.Contains(string(w.mem.kv.Get(intentKey).Value), "notBefore") })
+			begun := time.Now()
+			if failing { // its lease runs out, and it claims it again
+				w.mem.kv.Script(func([]stages.Op) committest.Fault { return committest.NotLeader })
+				elapse(40 * time.Second)
+				w.mem.kv.Script(nil)
+			}
+			w.mem.leap(time.Hour)
+			for time.Since(begun) < requestDeadline-time.Second {
+				elapse(time.Second)
+				if n := w.requests("put"); n != before {
+					t.Fatalf("put %v after the intent was rewritten", time.Since(begun))
+				}
+			}
+			w.until(time.Minute, "window 1", func() bool { return l.k("orders") == 1 })
+			w.settledAnew(l)
+		})
+	}
+}
