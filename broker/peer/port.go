@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -41,6 +42,7 @@ type Port struct {
 	o       Options
 	raft    *lane
 	forward *lane
+	heard   atomic.Bool // another node has said that its cluster has a seed
 	stop    chan struct{}
 	once    sync.Once
 	done    sync.WaitGroup
@@ -92,6 +94,16 @@ func (p *Port) Seed(ctx context.Context, to, address string) ([16]byte, error) {
 	return seed, ignoreClosed(c.Close())
 }
 
+// Heard says whether a node that knows the token, and looks for this one or was found by it, is of a cluster that was founded.
+func (p *Port) Heard() bool { return p.heard.Load() }
+
+// hear notes the seed of another node, after its proof.
+func (p *Port) hear(seed [16]byte) {
+	if seed != [16]byte{} {
+		p.heard.Store(true)
+	}
+}
+
 // Dial opens a stream of one kind to a member, whose address is that of raft's configuration.
 func (p *Port) Dial(ctx context.Context, to, address string, k Kind) (net.Conn, error) {
 	c, _, err := p.dial(ctx, to, address, k)
@@ -114,6 +126,7 @@ func (p *Port) dial(ctx context.Context, to, address string, k Kind) (c net.Conn
 	if err != nil {
 		return nil, seed, errors.Join(fmt.Errorf("node %s at %s: %w", to, m.Raft, err), ignoreClosed(c.Close()))
 	}
+	p.hear(seed)
 	if !stop() {
 		return nil, seed, fmt.Errorf("node %s at %s: %w", to, m.Raft, ctx.Err())
 	}
@@ -155,6 +168,7 @@ func (p *Port) receive(c net.Conn) {
 	}
 	p.greeted(c, h.kind)
 	if err == nil {
+		p.hear(h.seed)
 		lane := p.Lane(h.kind).(*lane)
 		select {
 		case lane.conns <- &stream{Conn: c, port: p}:

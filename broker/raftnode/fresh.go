@@ -15,9 +15,12 @@ import (
 // vote of it could elect a leader without them. The two cannot be told apart. So such a node neither votes nor stands for election until it has what the cluster
 // had when it came: then it is as good as it ever was. It keeps that in the stable store (freshKey), before anything else.
 //
-// A cluster begins where a majority of its first members, this node among them, can be reached and none of them has heard of a founding.
+// A cluster begins where a majority of its first members, this node among them, can be reached and none of them has heard of a founding. Members that
+// came later are in no list of first members; but they call each other, and this node, at least every dial's limit. So it begins nothing once a node of a cluster has called it, and when it
+// is the only one in its list, which asks nobody, it first gives others the time to call.
 const (
 	freshKey     = "Fresh"
+	aloneFor     = 6 * time.Second // longer than others, who call again and again, try one call (peer: 5 s)
 	askEvery     = 200 * time.Millisecond
 	askLimit     = 2 * time.Second
 	neverElect   = 24 * time.Hour // the timeouts of a node that may not stand for election
@@ -97,10 +100,11 @@ func (n *Node) forgetHalfBeginning() error {
 func (n *Node) ripen(ctx context.Context) {
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()
-	said := false
+	said, began := false, n.o.Elapsed()
 	for n.fresh.holds() {
 		done, err := n.caughtUpFresh()
-		if err == nil && !done && len(n.o.Cluster.First) > 0 && n.raft.LastIndex() <= freshEntries {
+		alone := len(n.o.Cluster.First) == 1 && n.o.Elapsed()-began < aloneFor
+		if err == nil && !done && !alone && len(n.o.Cluster.First) > 0 && n.raft.LastIndex() <= freshEntries {
 			done, err = n.tryBegin(ctx)
 		}
 		if err == nil && done {
@@ -180,7 +184,7 @@ func (n *Node) tryBegin(ctx context.Context) (bool, error) {
 		})
 	}
 	asking.Wait()
-	if known.Load() || ctx.Err() != nil || int(live.Load()) < len(first)/2+1 {
+	if known.Load() || n.o.Cluster.Port.Heard() || ctx.Err() != nil || int(live.Load()) < len(first)/2+1 {
 		return false, nil
 	}
 	if n.raft.LastIndex() > 0 { // it was interrupted between the beginning and its end, or a leader was quicker
