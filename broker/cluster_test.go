@@ -298,6 +298,7 @@ func TestFollowerGetsSnapshot(t *testing.T) {
 		if got, want := c.records(3, "orders"), c.records(1, "orders"); !slices.Equal(got, want) || len(want) != 116 {
 			t.Errorf("after another start node 3 has %d appends, node 1 %d", len(got), len(want))
 		}
+		c.alike("after another start", 1, 2, 3)
 		if len(c.restarts) > 0 {
 			t.Errorf("node %d asks for another restart", <-c.restarts)
 		}
