@@ -55,7 +55,12 @@ func (b *Broker) joinCluster(had [16]byte) (*raftnode.Cluster, error) {
 		}
 		return had
 	}
-	port, err := peer.New(peer.Options{Self: c.Self, Token: c.Token, Listener: c.Listener, Dial: c.Dial, TLS: c.TLS, Seed: seed, Now: b.o.Now, Log: b.o.Log})
+	last, err := b.store.LastIndex()
+	if err != nil {
+		return nil, fmt.Errorf("raft log: %w", err)
+	}
+	port, err := peer.New(peer.Options{Self: c.Self, Token: c.Token, Listener: c.Listener, Dial: c.Dial, TLS: c.TLS, Seed: seed, Begun: had == [16]byte{} && last > raftnode.FreshEntries,
+		Now: b.o.Now, Log: b.o.Log})
 	if err != nil {
 		return nil, err
 	}

@@ -33,6 +33,7 @@ type Kind byte
 const (
 	Raft    Kind = 1 // raft's own calls
 	Forward Kind = 2 // HTTP: commands and membership changes for the leader
+	Ask     Kind = 3 // nothing: the greeting says whether the acceptor has heard of a cluster
 )
 
 // results of a greeting.
@@ -42,7 +43,10 @@ const (
 	wrongNode = 2
 	otherSeed = 3
 	badKind   = 4
+	noSeed    = 5
 )
+
+var errNoSeed = errors.New("it knows of a cluster and not of its seed yet: it has to reach a leader first")
 
 var errProof = errors.New("it does not know the cluster's token, or has another one: QUEEN_RAFT_TOKEN must be the same on every node")
 
@@ -57,6 +61,8 @@ func refusal(result byte) error {
 		return errors.New("another node answers at that address")
 	case otherSeed:
 		return errors.New("it belongs to another cluster")
+	case noSeed:
+		return errNoSeed
 	case badKind:
 		return errors.New("it does not know this kind of stream: it may be of an older version")
 	}
@@ -126,8 +132,9 @@ func greet(c io.ReadWriter, token string, h hello) (seed [seedLen]byte, err erro
 	return seed, nil
 }
 
-// answer is the acceptor's side. What it refuses it says, so that the other node's log has the reason.
-func answer(c io.ReadWriter, token, self string, seed [seedLen]byte) (hello, error) {
+// answer is the acceptor's side. What it refuses it says, so that the other node's log has the reason. begun: there is a cluster. Who asks must not
+// take this node for one that has heard of none while it does not know the seed.
+func answer(c io.ReadWriter, token, self string, seed [seedLen]byte, begun bool) (hello, error) {
 	var nonce [nonceLen]byte
 	if _, err := rand.Read(nonce[:]); err != nil {
 		return hello{}, err
@@ -143,12 +150,14 @@ func answer(c io.ReadWriter, token, self string, seed [seedLen]byte) (hello, err
 	switch {
 	case subtle.ConstantTimeCompare(proof, h.proof(token, "dialler", nonce, h.seed)) != 1:
 		result, err = badProof, errProof
-	case h.kind != Raft && h.kind != Forward:
+	case h.kind != Raft && h.kind != Forward && h.kind != Ask:
 		result, err = badKind, fmt.Errorf("a stream of kind %d", h.kind)
 	case h.to != self:
 		result, err = wrongNode, fmt.Errorf("it looks for node %s here, and this is node %s", h.to, self)
 	case !sameSeed(seed, h.seed):
 		result, err = otherSeed, errors.New("it belongs to another cluster")
+	case begun && h.kind == Ask && seed == [seedLen]byte{}:
+		result, err = noSeed, errNoSeed
 	}
 	out := append([]byte{result}, seed[:]...)
 	if result == badProof { // a stranger is told nothing

@@ -33,8 +33,10 @@ type Options struct {
 	TLS  *tls.Config // both ends show certificates; nil: streams are not encrypted
 	// Seed is that of the cluster, zeros while it is not known.
 	Seed func() [16]byte
-	Now  func() time.Time
-	Log  zerolog.Logger
+	// Begun says that the node's log shows a cluster of which it may not know the seed.
+	Begun bool
+	Now   func() time.Time
+	Log   zerolog.Logger
 }
 
 // Port is a node's place in its cluster: it accepts streams of other nodes and opens streams to them. Close ends it.
@@ -43,6 +45,7 @@ type Port struct {
 	raft    *lane
 	forward *lane
 	heard   atomic.Bool // another node has said that its cluster has a seed
+	begun   atomic.Bool // there is a cluster, and a seed or none yet
 	stop    chan struct{}
 	once    sync.Once
 	done    sync.WaitGroup
@@ -67,6 +70,7 @@ func New(o Options) (*Port, error) {
 	}
 	o.secure()
 	p := &Port{o: o, stop: make(chan struct{}), open: map[net.Conn]Kind{}}
+	p.begun.Store(o.Begun)
 	address := named(o.Self.Address())
 	if o.Self.Raft == "" { // nothing tells its address yet: it is added to a cluster with one
 		address = named(o.Self.ID)
@@ -85,17 +89,20 @@ func (p *Port) Lane(k Kind) net.Listener {
 	return p.forward
 }
 
-// Seed asks a member for the seed of its cluster: zeros when it has heard of none.
+// Seed asks a member for the seed of its cluster: zeros when it has heard of none. One that knows of a cluster and not of its seed is an error.
 func (p *Port) Seed(ctx context.Context, to, address string) ([16]byte, error) {
-	c, seed, err := p.dial(ctx, to, address, Forward)
+	c, seed, err := p.dial(ctx, to, address, Ask)
 	if err != nil {
 		return seed, err
 	}
 	return seed, ignoreClosed(c.Close())
 }
 
-// Heard says whether a node that knows the token, and looks for this one or was found by it, is of a cluster that was founded.
-func (p *Port) Heard() bool { return p.heard.Load() }
+// Begin notes that there is a cluster: a leader has called.
+func (p *Port) Begin() { p.begun.Store(true) }
+
+// Heard says whether there is a cluster: a leader has called, or a node that looks for this one, or was found by it, knows a seed.
+func (p *Port) Heard() bool { return p.heard.Load() || p.begun.Load() }
 
 // hear notes the seed of another node, after its proof.
 func (p *Port) hear(seed [16]byte) {
@@ -162,13 +169,15 @@ func (p *Port) receive(c net.Conn) {
 		return
 	}
 	limit := time.AfterFunc(greetingLimit, func() { drop(c) })
-	h, err := answer(c, p.o.Token, p.o.Self.ID, p.o.Seed())
+	h, err := answer(c, p.o.Token, p.o.Self.ID, p.o.Seed(), p.begun.Load())
 	if !limit.Stop() && err == nil {
 		err = errors.New("the greeting took too long")
 	}
 	p.greeted(c, h.kind)
 	if err == nil {
 		p.hear(h.seed)
+	}
+	if err == nil && h.kind != Ask {
 		lane := p.Lane(h.kind).(*lane)
 		select {
 		case lane.conns <- &stream{Conn: c, port: p}:
@@ -176,7 +185,7 @@ func (p *Port) receive(c net.Conn) {
 		case <-lane.stop:
 		case <-p.stop:
 		}
-	} else {
+	} else if err != nil {
 		p.say(c, h, err)
 	}
 	p.note(c, false)

@@ -160,7 +160,7 @@ func TestReplay(t *testing.T) {
 			io.Copy(io.Discard, here)
 		}
 	}()
-	if _, err := answer(there, "secret", "2", [16]byte{}); err == nil {
+	if _, err := answer(there, "secret", "2", [16]byte{}, false); err == nil {
 		t.Error("a replay is let in")
 	}
 	drop(there)

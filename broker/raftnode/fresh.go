@@ -19,13 +19,15 @@ import (
 // came later are in no list of first members; but they call each other, and this node, at least every dial's limit. So it begins nothing once a node of a cluster has called it, and when it
 // is the only one in its list, which asks nobody, it first gives others the time to call.
 const (
-	freshKey     = "Fresh"
-	aloneFor     = 6 * time.Second // longer than others, who call again and again, try one call (peer: 5 s)
-	askEvery     = 200 * time.Millisecond
-	askLimit     = 2 * time.Second
-	neverElect   = 24 * time.Hour // the timeouts of a node that may not stand for election
-	freshEntries = 1              // an entry of the beginning: all that a founder writes
+	freshKey   = "Fresh"
+	aloneFor   = 6 * time.Second // longer than others, who call again and again, try one call (peer: 5 s)
+	askEvery   = 200 * time.Millisecond
+	askLimit   = 2 * time.Second
+	neverElect = 24 * time.Hour // the timeouts of a node that may not stand for election
 )
+
+// FreshEntries is how many entries a founder writes by itself: in a log with more there is one of a leader.
+const FreshEntries = 1
 
 var errFresh = errors.New("this node came with an empty log and does not vote before it has what the cluster has")
 
@@ -104,7 +106,7 @@ func (n *Node) ripen(ctx context.Context) {
 	for n.fresh.holds() {
 		done, err := n.caughtUpFresh()
 		alone := len(n.o.Cluster.First) == 1 && n.o.Elapsed()-began < aloneFor
-		if err == nil && !done && !alone && len(n.o.Cluster.First) > 0 && n.raft.LastIndex() <= freshEntries {
+		if err == nil && !done && !alone && len(n.o.Cluster.First) > 0 && n.raft.LastIndex() <= FreshEntries {
 			done, err = n.tryBegin(ctx)
 		}
 		if err == nil && done {

@@ -61,8 +61,10 @@ func (a *arriving) look(rpc *raft.RPC) bool {
 			return false
 		}
 	case *raft.AppendEntriesRequest:
+		a.port.Begin()
 		a.fresh.heard(c.LeaderCommitIndex, c.Term)
 	case *raft.InstallSnapshotRequest:
+		a.port.Begin()
 		rpc.Reader = &watched{rpc.Reader, a.port}
 	}
 	return true
