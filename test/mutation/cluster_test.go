@@ -99,6 +99,18 @@ var clusterTable = []mutation{
 	{invariant: "network", why: "the newest connection goes when there are too many, which may be that of a node",
 		file: "broker/peer/port.go", old: "drop(p.fresh[0])\n\t\tp.fresh = p.fresh[1:]\n", new: "drop(c)\n\t\treturn false\n",
 		pkg: "broker/peer", test: "TestSilentStrangers", says: "is kept out"},
+	{invariant: "founders", why: "a node that a node of a cluster has called begins another one",
+		file: "broker/raftnode/fresh.go", old: "known.Load() || n.o.Cluster.Port.Heard()", new: "known.Load()",
+		pkg: "broker", test: "TestTheOnlyFounderHearsOfAClusterWithoutALeader", says: "leads without what nodes 1 and 2 acknowledged"},
+	{invariant: "founders", why: "who is alone in its list of first members begins before others can call",
+		file: "broker/raftnode/fresh.go", old: "n.o.Elapsed()-began < aloneFor", new: "n.o.Elapsed()-began < 0",
+		pkg: "broker", test: "TestTheOnlyFounderWithoutItsDisk", says: "has begun the cluster"},
+	{invariant: "founders", why: "a node that knows of a cluster and not of its seed counts as one that has heard of none",
+		file: "broker/peer/greeting.go", old: "case begun && h.kind == Ask", new: "case false && begun && h.kind == Ask",
+		pkg: "broker", test: "TestAFounderWithoutItsDiskInTheFirstMoment", says: "leads without what nodes 1 and 2 acknowledged"},
+	{invariant: "log", why: "what was written and not synced counts as refused by a full disk",
+		file: "broker/raftnode/names.go", old: `"after the bytes were written: %v"`, new: `"after the bytes were written: %w"`,
+		pkg: "broker/raftnode", test: "TestAFullDiskTookNothing", says: "so the disk is full: true"},
 }
 
 // TestClusterCanBeBroken does for the raft cluster what TestEachInvariantCanBeBroken does for the argument.
