@@ -142,7 +142,9 @@ func (c *carrier) note(id raft.ServerID, args *raft.AppendEntriesRequest, resp *
 	c.seen.note(string(id), matched, resp.Success)
 }
 
-// pipeline passes the answers of a pipeline on, and has each looked at.
+// pipeline passes the answers of a pipeline on, and has each looked at. It always takes what is answered: raft ends its reader of the answers before its sender, and the
+// sender may send more then, which the pipeline below would take only when somebody reads. Then raft's goroutine would wait for ever: nothing more would be sent to
+// that follower, and the node could not stop.
 type pipeline struct {
 	raft.AppendPipeline
 	out  chan raft.AppendFuture
@@ -152,22 +154,29 @@ type pipeline struct {
 
 func newPipeline(inner raft.AppendPipeline, look func(raft.AppendFuture)) *pipeline {
 	p := &pipeline{AppendPipeline: inner, out: make(chan raft.AppendFuture), stop: make(chan struct{})}
-	go func() {
-		for {
-			select {
-			case f := <-inner.Consumer():
-				look(f) // it is answered by now
-				select {
-				case p.out <- f:
-				case <-p.stop:
-					return
-				}
-			case <-p.stop:
-				return
-			}
-		}
-	}()
+	go p.pass(look)
 	return p
+}
+
+// pass gives the answers to raft in order.
+func (p *pipeline) pass(look func(raft.AppendFuture)) {
+	var waiting []raft.AppendFuture // few: raft reads at once, and sends little more once it does not
+	for {
+		var out chan raft.AppendFuture
+		var next raft.AppendFuture
+		if len(waiting) > 0 {
+			out, next = p.out, waiting[0]
+		}
+		select {
+		case f := <-p.AppendPipeline.Consumer():
+			look(f) // it is answered by now
+			waiting = append(waiting, f)
+		case out <- next:
+			waiting = waiting[1:]
+		case <-p.stop:
+			return
+		}
+	}
 }
 
 // AppendEntries sends a call.

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -108,7 +109,11 @@ func (n *node) ended() bool {
 func (n *node) stop() error {
 	n.process().Signal(syscall.SIGTERM)
 	code, err := n.process().Wait(stopLimit)
-	if err == nil && code != 0 {
+	if err != nil { // what its goroutines wait for goes to its lines
+		n.process().Signal(syscall.SIGQUIT)
+		_, ended := n.process().Wait(stopLimit)
+		err = errors.Join(err, ended)
+	} else if code != 0 {
 		err = fmt.Errorf("exit code %d after SIGTERM", code)
 	}
 	if err != nil {

@@ -111,6 +111,9 @@ var clusterTable = []mutation{
 	{invariant: "log", why: "what was written and not synced counts as refused by a full disk",
 		file: "broker/raftnode/names.go", old: `"after the bytes were written: %v"`, new: `"after the bytes were written: %w"`,
 		pkg: "broker/raftnode", test: "TestAFullDiskTookNothing", says: "so the disk is full: true"},
+	{invariant: "replication", why: "answers that raft reads no more hold up what it still sends",
+		file: "broker/raftnode/transport.go", old: "waiting = append(waiting, f)", new: "p.out <- f",
+		pkg: "broker/raftnode", test: "TestNobodyReadsThePipeline", says: "the sender still waits"},
 }
 
 // TestClusterCanBeBroken does for the raft cluster what TestEachInvariantCanBeBroken does for the argument.
