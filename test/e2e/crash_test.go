@@ -130,10 +130,16 @@ func mirror(t *testing.T, origin, work, point string, more []string) result {
 
 var committedAt = regexp.MustCompile(`,"committedAt":"[^"]*"`)
 
+// openWindow is in the keys of window 3, which is open unless an hour has turned meanwhile.
+var openWindow = regexp.MustCompile(`/w-0000000003-|/windows/0*3\.json$`)
+
 func read(t *testing.T, lake string) result {
 	t.Helper()
 	r := result{data: map[string]string{}, manifests: map[string]string{}}
 	for key, sum := range harness.Keys(t, lake) {
+		if openWindow.MatchString(key) {
+			continue
+		}
 		if filepath.Ext(key) != ".json" {
 			r.data[key] = sum
 			continue
