@@ -140,7 +140,7 @@ func TestRegistry(t *testing.T) {
 		`parquet snappy level=0 ext=parquet type=application/vnd.apache.parquet writer="queen-s3/2.0.0 parquet/18 snappy"`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("got\n%s", strings.Join(got, "\n"))
+		t.Errorf("the formats and compressions are\n%s", strings.Join(got, "\n"))
 	}
 	var e *UnknownError
 	for _, unknown := range [][2]string{{"parquet", "gzip"}, {"parquet", "none"}, {"jsonl", "snappy"}, {"avro", "zstd"}} {

@@ -187,29 +187,45 @@ func TestP31StalledOwnerSendsNothing(t *testing.T) {
 	})
 }
 
+// rewritten is a world in which another encoder took a window over and has just rewritten its intent: until the old owner's requests are over it sends nothing.
+type rewritten struct {
+	*world
+	begun time.Time
+	puts  int
+}
+
+func (w *world) rewritten() (rewritten, *life) {
+	w.mem.push("orders", "p", 5)
+	l := w.start(func(c *config.Sink) { c.CrashAt = "mid_upload" })
+	<-l.ended
+	elapse(time.Second)
+	w.otherOwner()
+	puts := w.requests("put")
+	l = w.start(nil)
+	w.until(10*time.Second, "the intent is rewritten", func() bool { return strings.Contains(string(w.mem.kv.Get(intentKey).Value), "notBefore") })
+	return rewritten{w, time.Now(), puts}, l
+}
+
+// waits sees that nothing is sent before the wait is over, and the window is written after it.
+func (r rewritten) waits(l *life) {
+	r.t.Helper()
+	for time.Since(r.begun) < requestDeadline-time.Second {
+		elapse(time.Second)
+		if n := r.requests("put"); n != r.puts {
+			r.t.Fatalf("put %v after the intent was rewritten", time.Since(r.begun))
+		}
+	}
+	r.until(10*time.Second, "window 1", func() bool { return l.k("orders") == 1 })
+	r.settledAnew(l)
+}
+
 // A drain while the wait for an old encoder's requests runs does not shorten it, and neither does the life after it.
 func TestStopDoesNotShortenTheWaitForAnotherEncoder(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.mem.push("orders", "p", 5)
-		l := w.start(func(c *config.Sink) { c.CrashAt = "mid_upload" })
-		<-l.ended
-		elapse(time.Second)
-		w.otherOwner()
-		before := w.requests("put")
-		l = w.start(nil)
-		w.until(10*time.Second, "the intent is rewritten", func() bool { return strings.Contains(string(w.mem.kv.Get(intentKey).Value), "notBefore") })
-		begun := time.Now()
+		r, l := w.rewritten()
 		elapse(20 * time.Second)
 		l.stop()
-		l = w.start(nil)
-		for time.Since(begun) < requestDeadline-time.Second {
-			elapse(time.Second)
-			if n := w.requests("put"); n != before {
-				t.Fatalf("put %v after the intent was rewritten", time.Since(begun))
-			}
-		}
-		w.until(10*time.Second, "window 1", func() bool { return l.k("orders") == 1 })
-		w.settledAnew(l)
+		r.waits(w.start(nil))
 	})
 }
 
@@ -218,29 +234,14 @@ func TestStopDoesNotShortenTheWaitForAnotherEncoder(t *testing.T) {
 func TestLeapDoesNotShortenTheWaitForAnotherEncoder(t *testing.T) {
 	for _, failing := range []bool{false, true} {
 		inWorld(t, func(w *world) {
-			w.mem.push("orders", "p", 5)
-			l := w.start(func(c *config.Sink) { c.CrashAt = "mid_upload" })
-			<-l.ended
-			elapse(time.Second)
-			w.otherOwner()
-			before := w.requests("put")
-			l = w.start(nil)
-			w.until(10*time.Second, "the intent is rewritten", func() bool { return strings.Contains(string(w.mem.kv.Get(intentKey).Value), "notBefore") })
-			begun := time.Now()
+			r, l := w.rewritten()
 			if failing { // its lease runs out, and it claims it again
 				w.mem.kv.Script(func([]stages.Op) committest.Fault { return committest.NotLeader })
 				elapse(40 * time.Second)
 				w.mem.kv.Script(nil)
 			}
 			w.mem.leap(time.Hour)
-			for time.Since(begun) < requestDeadline-time.Second {
-				elapse(time.Second)
-				if n := w.requests("put"); n != before {
-					t.Fatalf("put %v after the intent was rewritten", time.Since(begun))
-				}
-			}
-			w.until(time.Minute, "window 1", func() bool { return l.k("orders") == 1 })
-			w.settledAnew(l)
+			r.waits(l)
 		})
 	}
 }
