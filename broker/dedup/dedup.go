@@ -3,7 +3,7 @@
 //
 // It is pure over a small Tx. It decides nothing about a push: broker/state/push.go asks for each record and stores what was
 // not found. Read this file, then recent.go (ids that are in RAM alone), store.go (how they become rows), filter.go (what
-// spares look-ups) and load.go (boot).
+// spares look-ups), load.go (boot) and refill.go (behind it).
 //
 // A row an id would cost more than all else that is done for a record. So the newest ids of all queues, tens of thousands, are
 // in RAM alone: the frames of the segments say them, and a boot reads them again. Now and then they all become rows, and rows
@@ -91,6 +91,7 @@ type bucket struct {
 type level struct {
 	number uint8
 	filter *filter // nil = there is none
+	refill *filter // nil, or what a Refill fills: it has all ids that were stored since that began
 }
 
 // NewIndex returns the index of a queue without ids.
@@ -201,8 +202,11 @@ func (x *Index) begin(tx Tx, now, horizon stages.Micros) error {
 
 // release gives back what the filters of a bucket take.
 func (b *bucket) release(shared *Shared) {
-	for _, l := range b.levels {
+	for i := range b.levels {
+		l := &b.levels[i]
 		l.filter.release(shared)
+		l.refill.release(shared)
+		l.filter, l.refill = nil, nil
 	}
 	if b.single != nil {
 		b.single.filter.release(shared)

@@ -82,7 +82,7 @@ func bucketOfKey(key []byte) (uint32, bool) {
 
 // loadFilters builds the filters of a bucket of its rows.
 func (x *Index) loadFilters(b *bucket, rows Rows, budget *int) error {
-	for i := len(b.levels) - 1; i >= 0; i-- {
+	for i := range b.levels { // small ones first: a large one would leave them no memory, and each is asked for every id
 		if err := x.loadFilter(b, &b.levels[i], rows, budget); err != nil {
 			return err
 		}
@@ -120,10 +120,7 @@ func (x *Index) loadFilter(b *bucket, l *level, rows Rows, budget *int) error {
 	if f == nil {
 		return nil
 	}
-	from, end := groupKey(x.queue, b.number, l.number, 0), bucketEnd(tableGroup, x.queue, b.number)
-	if l.number < math.MaxUint8 {
-		end = groupKey(x.queue, b.number, l.number+1, 0)
-	}
+	from, end := levelRows(x.queue, b.number, l.number)
 	complete := true
 	var fault error
 	err := rows(from, end, func(key, row []byte) bool {
@@ -147,6 +144,15 @@ func (x *Index) loadFilter(b *bucket, l *level, rows Rows, budget *int) error {
 	}
 	l.filter = f
 	return nil
+}
+
+// levelRows returns the range of the rows of a level.
+func levelRows(queue stages.QueueID, bucket uint32, level uint8) (from, end []byte) {
+	from, end = groupKey(queue, bucket, level, 0), bucketEnd(tableGroup, queue, bucket)
+	if level < math.MaxUint8 {
+		end = groupKey(queue, bucket, level+1, 0)
+	}
+	return from, end
 }
 
 // bucketEnd returns the first key behind the rows of a bucket.

@@ -108,6 +108,9 @@ func (x *Index) storeIn(tx Tx, b *bucket, entries []entry) error {
 		if l.filter != nil {
 			l.filter.add(e.at)
 		}
+		if l.refill != nil {
+			l.refill.add(e.at)
+		}
 		if i+1 < len(order) && order[i+1]>>32 == o>>32 {
 			continue
 		}
@@ -124,7 +127,7 @@ func (x *Index) storeIn(tx Tx, b *bucket, entries []entry) error {
 func (x *Index) levelFor(b *bucket, more uint64) *level {
 	number := levelOf(b.stored + more)
 	if n := len(b.levels); n == 0 || b.levels[n-1].number < number {
-		b.levels = append(b.levels, level{number, newFilter(x.shared, levelIDs(number))})
+		b.levels = append(b.levels, level{number: number, filter: newFilter(x.shared, levelIDs(number))})
 	}
 	return &b.levels[len(b.levels)-1]
 }

@@ -183,6 +183,7 @@ func (s *State) Close() error {
 		err = s.flush()
 	}
 	s.unblock1.Do(func() { close(s.closing) })
+	s.refills.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail(errors.New("closed"))

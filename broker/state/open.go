@@ -22,8 +22,10 @@ const (
 	memTableBytes = 32 << 20
 	filterBits    = 10 // per key: one look-up in a hundred reads a block in vain
 
-	idFilterBytes = 64 << 20 // for the filters in RAM that spare most look-ups of transaction ids
-	loadFilters   = 16 << 20 // ids that are read at boot to have them again; more would take seconds
+	// For the filters in RAM that spare most look-ups of transaction ids, at most. They take 2 to 8 bytes an id that was pushed in the last hour or
+	// two, and less when that does not fit. Without one every id that is pushed is looked for on disk, and a push takes many times as long.
+	idFilterBytes = 512 << 20
+	loadFilters   = 4 << 20 // ids that are read at boot to have them again. More would take seconds: they follow while the node serves (refill.go)
 )
 
 // Open is Load and Begin.
@@ -51,7 +53,7 @@ func Load(o Options) (*State, error) {
 	s := &State{
 		opts: o, segments: o.Segments,
 		meta: meta{nextQueue: 1, nextPartition: 1, nextVersion: 1},
-		ids:  dedup.Shared{Left: idFilterBytes}, maxRecent: maxRecent, maxRecentBytes: maxRecentBytes,
+		ids:  dedup.Shared{Left: idFilterBytes}, maxRecent: maxRecent, maxRecentBytes: maxRecentBytes, loadFilters: loadFilters,
 		tenants: make(map[[16]byte]*tenant), queues: make(map[stages.QueueID]*queue),
 		gone:     make(map[stages.QueueID]bool),
 		unsynced: make(chan struct{}), closing: make(chan struct{}),
@@ -255,7 +257,7 @@ func (s *State) attachLogs() error {
 
 // loadLogs counts the frames that the heads do not have yet, and reads which transaction ids are remembered.
 func (s *State) loadLogs() error {
-	reader, budget := &Reader{s: s}, loadFilters
+	reader, budget := &Reader{s: s}, s.loadFilters
 	for _, id := range reader.QueueIDs() {
 		q := s.queues[id]
 		if err := s.catchUp(q); err != nil {
@@ -268,6 +270,7 @@ func (s *State) loadLogs() error {
 			return fmt.Errorf("transaction ids of queue %d: %w", id, err)
 		}
 	}
+	s.startRefill()
 	return nil
 }
 

@@ -74,6 +74,7 @@ type State struct {
 
 	maxRecent      int // the constants, less in tests
 	maxRecentBytes int64
+	loadFilters    int
 
 	applied   atomic.Uint64 // meta.applied, published
 	now       atomic.Int64  // meta.now, published
@@ -95,7 +96,8 @@ type State struct {
 	unsynced chan struct{} // closed when the segments could not be synced: pebble writes nothing any more (flush.go)
 	cause    error         // why; readable once unsynced is closed
 	unsync1  sync.Once
-	closing  chan struct{} // closed by Close
+	closing  chan struct{}  // closed by Close
+	refills  sync.WaitGroup // what reads rows behind a boot (refill.go); Close waits for it
 	unblock1 sync.Once
 	fatal1   sync.Once
 }

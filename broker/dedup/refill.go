@@ -1,0 +1,95 @@
+package dedup
+
+import "fmt"
+
+// Refill makes the filter of one level anew from its rows, beside everything else: at boot no more ids are read than a boot may take, and
+// without its filter every new id would be looked for on disk until its bucket is too old.
+//
+// The owner of the index calls Refill, Add and Done under the lock under which it inserts and finds, and reads the rows without it, after
+// Refill. An id that is stored meanwhile is put into the new filter by Store, so that it does not matter whether the reader meets its row.
+type Refill struct {
+	index    *Index
+	bucket   uint32
+	level    uint8
+	filter   *filter
+	From, To []byte // the rows to read: From <= key < To
+}
+
+// Place is where an id of a row belongs in the filter.
+type Place struct{ at place }
+
+// Missing reports whether a level of a bucket that is not older than since has no filter.
+func (x *Index) Missing(since uint32) bool {
+	_, _, found := x.unfiltered(since)
+	return found
+}
+
+// Refill begins with the smallest level that has no filter, of the newest bucket with such a level that is not older than since. It
+// returns nil when there is none, or no memory for it.
+func (x *Index) Refill(since uint32) *Refill {
+	b, l, found := x.unfiltered(since)
+	if !found {
+		return nil
+	}
+	l.refill = newFilter(x.shared, levelIDs(l.number))
+	if l.refill == nil {
+		return nil
+	}
+	r := &Refill{index: x, bucket: b.number, level: l.number, filter: l.refill}
+	r.From, r.To = levelRows(x.queue, b.number, l.number)
+	return r
+}
+
+func (x *Index) unfiltered(since uint32) (*bucket, *level, bool) {
+	for i := len(x.buckets) - 1; i >= 0 && x.buckets[i].number >= since; i-- {
+		levels := x.buckets[i].levels
+		for k := range levels {
+			if levels[k].filter == nil && levels[k].refill == nil {
+				return &x.buckets[i], &levels[k], true
+			}
+		}
+	}
+	return nil, nil, false
+}
+
+// Places appends the places of the ids of a row. It needs no lock.
+func (r *Refill) Places(dst []Place, key, row []byte) ([]Place, error) {
+	if err := checkGroup(row); err != nil {
+		return dst, fmt.Errorf("dedup row %x: %w", key, err)
+	}
+	for ; len(row) > 0; row = row[recordSize:] {
+		dst = append(dst, Place{r.index.shared.placeOf(recordAt(row))})
+	}
+	return dst, nil
+}
+
+// Add notes ids of rows. It reports false when nobody needs them any more, because the bucket was dropped.
+func (r *Refill) Add(places []Place) bool {
+	if r.at() == nil {
+		return false
+	}
+	for _, p := range places {
+		r.filter.add(p.at)
+	}
+	return true
+}
+
+// Done ends it: all rows are read, and the filter is used from now on.
+func (r *Refill) Done() {
+	if l := r.at(); l != nil {
+		l.filter, l.refill = r.filter, nil
+	}
+}
+
+// at returns the level, nil when it is gone.
+func (r *Refill) at() *level {
+	for i := range r.index.buckets {
+		b := &r.index.buckets[i]
+		for k := range b.levels {
+			if l := &b.levels[k]; b.number == r.bucket && l.number == r.level && l.refill == r.filter {
+				return l
+			}
+		}
+	}
+	return nil
+}
