@@ -5,7 +5,7 @@
 // not found. Read this file, then recent.go (ids that are in RAM alone), store.go (how they become rows), filter.go (what
 // spares look-ups), load.go (boot) and refill.go (behind it).
 //
-// A row an id would cost more than all else that is done for a record. So the newest ids of all queues, tens of thousands, are
+// A row an id would cost more than all else that is done for a record. So the newest ids of all queues, some thousands, are
 // in RAM alone: the frames of the segments say them, and a boot reads them again. Now and then they all become rows, and rows
 // hold many ids: those whose hashes begin with the same bits. When a bucket has grown, later ids go to rows that share
 // more bits, so a row stays small however many ids there are (hundreds of millions an hour do not fit a map).

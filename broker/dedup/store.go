@@ -88,10 +88,10 @@ func (x *Index) Drop(tx Tx) error {
 
 // keepEntries is how many ids a queue must have had in RAM to keep their memory: it is so busy that it needs it again at once. Few
 // queues can be.
-const keepEntries = 16 << 10
+const keepEntries = 4 << 10
 
 // mostKept is how many ids' memory is kept at most: one huge push must not leave it to a queue that then falls silent.
-const mostKept = 128 << 10
+const mostKept = 32 << 10
 
 func compareBucket(e entry, number int64) int {
 	return cmp.Compare(int64(BucketOf(e.record.Stamp)), number)

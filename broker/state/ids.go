@@ -23,7 +23,7 @@ import (
 
 // Bounds of what is in RAM alone at the end of an entry.
 const (
-	maxRecent      = 64 << 10 // ids: 5 MB
+	maxRecent      = 16 << 10 // ids, 1 MB: pushes wait while they become rows, some milliseconds
 	maxRecentBytes = 64 << 20 // of the frames that they are of
 )
 
