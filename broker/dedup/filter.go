@@ -1,6 +1,9 @@
 package dedup
 
-import "math/bits"
+import (
+	"math/bits"
+	"sync/atomic"
+)
 
 // filter says of an id that it is surely not in a level of a bucket, or that it may be: a look-up on disk costs more than all the
 // rest of storing a record. It holds every id of its level, or does not exist.
@@ -40,6 +43,15 @@ func (f *filter) add(at place) {
 	b, bit := f.block(at)
 	for range f.set {
 		b[bit>>6&7] |= 1 << (bit & 63)
+		bit = bit>>9 | bit<<55
+	}
+}
+
+// addBeside notes an id, beside others who do. Nobody may ask has meanwhile.
+func (f *filter) addBeside(at place) {
+	b, bit := f.block(at)
+	for range f.set {
+		atomic.OrUint64(&b[bit>>6&7], 1<<(bit&63))
 		bit = bit>>9 | bit<<55
 	}
 }

@@ -116,6 +116,9 @@ const singleCost = 8
 
 // loadFilter builds the filter of a level.
 func (x *Index) loadFilter(b *bucket, l *level, rows Rows, budget *int) error {
+	if x.held(b, l) > max(*budget, 0) {
+		return nil // what was read would be thrown away
+	}
 	f := newFilter(x.shared, levelIDs(l.number))
 	if f == nil {
 		return nil
@@ -144,6 +147,21 @@ func (x *Index) loadFilter(b *bucket, l *level, rows Rows, budget *int) error {
 	}
 	l.filter = f
 	return nil
+}
+
+// held is about how many ids a level holds, 0 when that is not known.
+func (x *Index) held(b *bucket, l *level) int {
+	before := uint64(0) // ids with which the level began
+	if l.number > 0 {
+		before = levelIDs(l.number - 1)
+	}
+	switch last := l == &b.levels[len(b.levels)-1]; {
+	case !last:
+		return int(levelIDs(l.number) - before)
+	case b.stored > before: // of the newest bucket
+		return int(b.stored - before)
+	}
+	return 0
 }
 
 // levelRows returns the range of the rows of a level.

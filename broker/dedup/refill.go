@@ -5,8 +5,9 @@ import "fmt"
 // Refill makes the filter of one level anew from its rows, beside everything else: at boot no more ids are read than a boot may take, and
 // without its filter every new id would be looked for on disk until its bucket is too old.
 //
-// The owner of the index calls Refill, Add and Done under the lock under which it inserts and finds, and reads the rows without it, after
-// Refill. An id that is stored meanwhile is put into the new filter by Store, so that it does not matter whether the reader meets its row.
+// The owner of the index calls Refill, Wanted and Done under the lock under which it inserts and finds. After Refill it reads the rows and calls
+// Add without it: pushes do not wait. An id that is stored meanwhile is put into the new filter by Store, so that it does not matter whether the
+// reader meets its row. Nobody asks the filter before Done.
 type Refill struct {
 	index    *Index
 	bucket   uint32
@@ -14,9 +15,6 @@ type Refill struct {
 	filter   *filter
 	From, To []byte // the rows to read: From <= key < To
 }
-
-// Place is where an id of a row belongs in the filter.
-type Place struct{ at place }
 
 // Missing reports whether a level of a bucket that is not older than since has no filter.
 func (x *Index) Missing(since uint32) bool {
@@ -52,27 +50,19 @@ func (x *Index) unfiltered(since uint32) (*bucket, *level, bool) {
 	return nil, nil, false
 }
 
-// Places appends the places of the ids of a row. It needs no lock.
-func (r *Refill) Places(dst []Place, key, row []byte) ([]Place, error) {
+// Add notes the ids of a row. It needs no lock.
+func (r *Refill) Add(key, row []byte) error {
 	if err := checkGroup(row); err != nil {
-		return dst, fmt.Errorf("dedup row %x: %w", key, err)
+		return fmt.Errorf("dedup row %x: %w", key, err)
 	}
 	for ; len(row) > 0; row = row[recordSize:] {
-		dst = append(dst, Place{r.index.shared.placeOf(recordAt(row))})
+		r.filter.addBeside(r.index.shared.placeOf(recordAt(row)))
 	}
-	return dst, nil
+	return nil
 }
 
-// Add notes ids of rows. It reports false when nobody needs them any more, because the bucket was dropped.
-func (r *Refill) Add(places []Place) bool {
-	if r.at() == nil {
-		return false
-	}
-	for _, p := range places {
-		r.filter.add(p.at)
-	}
-	return true
-}
+// Wanted reports whether the filter is still needed: its bucket may be dropped.
+func (r *Refill) Wanted() bool { return r.at() != nil }
 
 // Done ends it: all rows are read, and the filter is used from now on.
 func (r *Refill) Done() {

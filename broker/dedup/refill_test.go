@@ -85,12 +85,8 @@ func TestRefill(t *testing.T) {
 			t.Fatalf("%d look-ups with half a filter, for %d ids", got, all)
 		}
 		for i := range keys {
-			places, err := r.Places(nil, []byte(keys[i]), []byte(rows[i]))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !r.Add(places) {
-				t.Fatal("the level is gone")
+			if err := r.Add([]byte(keys[i]), []byte(rows[i])); err != nil || !r.Wanted() {
+				t.Fatalf("wanted %v, %v", r.Wanted(), err)
 			}
 		}
 		r.Done()
@@ -110,9 +106,9 @@ func TestRefillOfWhatGoes(t *testing.T) {
 		left := s.shared.Left
 		r := s.index.Refill(0)
 		_, rows := s.rows(r)
-		places, err := r.Places(nil, nil, []byte(rows[0]))
-		if err != nil || len(places) == 0 || !r.Add(places) {
-			t.Fatalf("%d places: %v", len(places), err)
+		err := r.Add(nil, []byte(rows[0]))
+		if err != nil || !r.Wanted() {
+			t.Fatalf("wanted %v, %v", r.Wanted(), err)
 		}
 		if s.shared.Left >= left {
 			t.Fatal("the filter takes no memory")
@@ -125,8 +121,8 @@ func TestRefillOfWhatGoes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Add(places) {
-			t.Error("ids were noted of a bucket that is gone")
+		if r.Wanted() {
+			t.Error("a filter is wanted of a bucket that is gone")
 		}
 		r.Done()
 		if s.shared.Left != left {

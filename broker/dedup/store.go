@@ -109,7 +109,7 @@ func (x *Index) storeIn(tx Tx, b *bucket, entries []entry) error {
 			l.filter.add(e.at)
 		}
 		if l.refill != nil {
-			l.refill.add(e.at)
+			l.refill.addBeside(e.at)
 		}
 		if i+1 < len(order) && order[i+1]>>32 == o>>32 {
 			continue

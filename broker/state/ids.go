@@ -122,6 +122,14 @@ func (s *State) loadIDPlace(key, row []byte) error {
 	return err
 }
 
+// storedIDs is how many ids of the newest bucket are in rows, at boot.
+func (q *queue) storedIDs() uint64 {
+	if q.idsBelow == nil {
+		return 0
+	}
+	return q.idsBelow.stored
+}
+
 // loadIDs reads which ids of a queue are remembered; budget is a number of ids over all queues.
 func (s *State) loadIDs(q *queue, budget *int) error {
 	id := q.row.ID

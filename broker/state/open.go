@@ -1,10 +1,12 @@
 package state
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -255,10 +257,11 @@ func (s *State) attachLogs() error {
 	return nil
 }
 
-// loadLogs counts the frames that the heads do not have yet, and reads which transaction ids are remembered.
+// loadLogs counts the frames that the heads do not have yet, and reads which transaction ids are remembered: of queues with few first, so that
+// one with many does not take the time of all.
 func (s *State) loadLogs() error {
-	reader, budget := &Reader{s: s}, s.loadFilters
-	for _, id := range reader.QueueIDs() {
+	ids := (&Reader{s: s}).QueueIDs()
+	for _, id := range ids {
 		q := s.queues[id]
 		if err := s.catchUp(q); err != nil {
 			return fmt.Errorf("queue %d: %w", id, err)
@@ -266,11 +269,17 @@ func (s *State) loadLogs() error {
 		if q.removed.Below > 0 {
 			s.reclaimable(q)
 		}
-		if err := s.loadIDs(q, &budget); err != nil {
+	}
+	slices.SortStableFunc(ids, func(a, b stages.QueueID) int {
+		return cmp.Compare(s.queues[a].storedIDs(), s.queues[b].storedIDs())
+	})
+	budget := s.loadFilters
+	for _, id := range ids {
+		if err := s.loadIDs(s.queues[id], &budget); err != nil {
 			return fmt.Errorf("transaction ids of queue %d: %w", id, err)
 		}
 	}
-	s.startRefill()
+	s.startRefill(ids)
 	return nil
 }
 

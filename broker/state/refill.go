@@ -8,15 +8,15 @@ import (
 )
 
 // A boot reads so many transaction ids as it has time for (loadFilters). The filters of the others are made behind it by one goroutine, which
-// reads rows without the lock and takes it for each few thousand ids.
+// reads rows without the lock: what is pushed meanwhile is looked for on disk, and must not wait for this too.
 
-// refillStep is how many ids are noted under one lock: a push waits for them, some hundred microseconds.
-const refillStep = 4096
+// wantedEvery is after how many bytes of rows it is asked whether they are needed still.
+const wantedEvery = 4 << 20
 
-// startRefill makes the filters that are missing, of ids that may still be asked for.
-func (s *State) startRefill() {
+// startRefill makes the filters that are missing, of ids that may still be asked for, in the order of the queues.
+func (s *State) startRefill(ids []stages.QueueID) {
 	var queues []*queue
-	for _, id := range (&Reader{s: s}).QueueIDs() {
+	for _, id := range ids {
 		if q := s.queues[id]; q.ids.Missing(s.oldestIDs(q)) {
 			queues = append(queues, q)
 		}
@@ -53,23 +53,19 @@ func (s *State) refill(q *queue) (more bool, err error) {
 	if r == nil {
 		return false, nil
 	}
-	var places []dedup.Place
 	var fault error
-	more = true
+	wanted, left := true, 0
 	err = s.rows(r.From, r.To, func(key, row []byte) bool {
-		if places, fault = r.Places(places, key, row); fault != nil {
-			return false
+		if left -= len(row); left <= 0 { // seldom: an entry that is being applied takes long while a filter is missing
+			wanted, left = s.wanted(r), wantedEvery
 		}
-		if len(places) >= refillStep {
-			more = s.noteRefill(r, places)
-			places = places[:0]
-		}
-		return more
+		fault = r.Add(key, row)
+		return fault == nil && wanted
 	})
 	if err == nil && fault != nil {
 		err = fmt.Errorf("%w: %w", stages.ErrDamaged, fault)
 	}
-	if err != nil || !more || !s.noteRefill(r, places) {
+	if err != nil || !wanted {
 		return false, err
 	}
 	s.mu.Lock()
@@ -78,14 +74,14 @@ func (s *State) refill(q *queue) (more bool, err error) {
 	return true, nil
 }
 
-// noteRefill notes ids. It reports false when the filter is needed no more, or the state ends.
-func (s *State) noteRefill(r *dedup.Refill, places []dedup.Place) bool {
+// wanted reports whether a filter is still needed, and the state goes on.
+func (s *State) wanted(r *dedup.Refill) bool {
 	select {
 	case <-s.closing:
 		return false
 	default:
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.failed == nil && r.Add(places)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.failed == nil && r.Wanted()
 }

@@ -37,7 +37,7 @@ func openUnfiltered(t *testing.T, fs *crashdisk.FS, gen uint32, fatal func(error
 func TestFiltersBehindABoot(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	fatal := func(err error) { t.Errorf("fatal: %v", err) }
-	const ids, more = 6000, 400 // more than are noted under one lock
+	const ids, more = 6000, 400
 	disk, next := crashdisk.New(), uint32(0)
 	push := func(n *node, i int, wantDup bool) {
 		t.Helper()
