@@ -201,10 +201,9 @@ func TestManyIDs(t *testing.T) {
 	const n = 30_000
 	s := newStore(t, inRAM, newTx(), 1)
 	s.shared.Left = 8 << 20
-	hash := func(i int) dedup.Hash { return dedup.HashOf([]byte{byte(i), byte(i >> 8), byte(i >> 16)}) }
 	insert := func(from, end int) {
 		for i := from; i < end; i++ {
-			if err := s.index.Insert(s.tx, stages.PartitionID(i%7), hash(i), dedup.Record{Offset: int64(i), Stamp: 1}, hour); err != nil {
+			if err := s.index.Insert(s.tx, stages.PartitionID(i%7), numbered(i), dedup.Record{Offset: int64(i), Stamp: 1}, hour); err != nil {
 				t.Fatal(err)
 			}
 			if i%997 == 0 || i == end-1 {
@@ -216,10 +215,10 @@ func TestManyIDs(t *testing.T) {
 		t.Helper()
 		s.tx.gets = 0
 		for i := range n {
-			if r, found, err := s.index.Find(s.tx, stages.PartitionID(i%7), hash(i), 1, hour); !found || err != nil || r.Offset != int64(i) {
+			if r, found, err := s.index.Find(s.tx, stages.PartitionID(i%7), numbered(i), 1, hour); !found || err != nil || r.Offset != int64(i) {
 				t.Fatalf("id %d: %v %v %v", i, r, found, err)
 			}
-			if _, found, _ := s.index.Find(s.tx, stages.PartitionID(i%7+1), hash(i), 1, hour); found {
+			if _, found, _ := s.index.Find(s.tx, stages.PartitionID(i%7+1), numbered(i), 1, hour); found {
 				t.Fatalf("id %d was found in another partition", i)
 			}
 		}
@@ -249,7 +248,7 @@ func TestManyIDs(t *testing.T) {
 	if got := s.tx.count('I'); got != rows {
 		t.Errorf("%d rows after a boot, %d before", got, rows)
 	}
-	if err := s.index.Insert(s.tx, 1, hash(0), dedup.Record{Stamp: 100 * hour}, hour); err != nil {
+	if err := s.index.Insert(s.tx, 1, numbered(0), dedup.Record{Stamp: 100 * hour}, hour); err != nil {
 		t.Fatal(err)
 	}
 	s.store()

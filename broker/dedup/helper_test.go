@@ -10,6 +10,9 @@ import (
 	"queen/stages"
 )
 
+// numbered is the hash of one of many ids.
+func numbered(i int) dedup.Hash { return dedup.HashOf([]byte{byte(i), byte(i >> 8), byte(i >> 16)}) }
+
 // memTx is a Tx in a map. Gets counts look-ups.
 type memTx struct {
 	rows map[string]string

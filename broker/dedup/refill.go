@@ -10,44 +10,43 @@ import "fmt"
 // reader meets its row. Nobody asks the filter before Done.
 type Refill struct {
 	index    *Index
-	bucket   uint32
-	level    uint8
-	filter   *filter
-	From, To []byte // the rows to read: From <= key < To
+	filter   *filter // its level's refill, as long as that is there
+	From, To []byte  // the rows to read: From <= key < To
 }
 
 // Missing reports whether a level of a bucket that is not older than since has no filter.
 func (x *Index) Missing(since uint32) bool {
-	_, _, found := x.unfiltered(since)
-	return found
+	_, l := x.unfiltered(since)
+	return l != nil
 }
 
 // Refill begins with the smallest level that has no filter, of the newest bucket with such a level that is not older than since. It
 // returns nil when there is none, or no memory for it.
 func (x *Index) Refill(since uint32) *Refill {
-	b, l, found := x.unfiltered(since)
-	if !found {
+	b, l := x.unfiltered(since)
+	if l == nil {
 		return nil
 	}
 	l.refill = newFilter(x.shared, levelIDs(l.number))
 	if l.refill == nil {
 		return nil
 	}
-	r := &Refill{index: x, bucket: b.number, level: l.number, filter: l.refill}
+	r := &Refill{index: x, filter: l.refill}
 	r.From, r.To = levelRows(x.queue, b.number, l.number)
 	return r
 }
 
-func (x *Index) unfiltered(since uint32) (*bucket, *level, bool) {
+// unfiltered returns the level that Refill begins with, and its bucket.
+func (x *Index) unfiltered(since uint32) (*bucket, *level) {
 	for i := len(x.buckets) - 1; i >= 0 && x.buckets[i].number >= since; i-- {
 		levels := x.buckets[i].levels
 		for k := range levels {
 			if levels[k].filter == nil && levels[k].refill == nil {
-				return &x.buckets[i], &levels[k], true
+				return &x.buckets[i], &levels[k]
 			}
 		}
 	}
-	return nil, nil, false
+	return nil, nil
 }
 
 // Add notes the ids of a row. It needs no lock.
@@ -74,10 +73,10 @@ func (r *Refill) Done() {
 // at returns the level, nil when it is gone.
 func (r *Refill) at() *level {
 	for i := range r.index.buckets {
-		b := &r.index.buckets[i]
-		for k := range b.levels {
-			if l := &b.levels[k]; b.number == r.bucket && l.number == r.level && l.refill == r.filter {
-				return l
+		levels := r.index.buckets[i].levels
+		for k := range levels {
+			if levels[k].refill == r.filter {
+				return &levels[k]
 			}
 		}
 	}

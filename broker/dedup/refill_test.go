@@ -8,18 +8,17 @@ import (
 )
 
 // many is an index of n ids, as a boot reads it that has no time for filters.
-func many(t *testing.T, n int) (s *store, hash func(i int) dedup.Hash) {
-	s = newStore(t, inRAM, newTx(), 1)
-	hash = func(i int) dedup.Hash { return dedup.HashOf([]byte{byte(i), byte(i >> 8), byte(i >> 16)}) }
-	s.insertMany(hash, 0, n)
+func many(t *testing.T, n int) *store {
+	s := newStore(t, inRAM, newTx(), 1)
+	s.insertMany(0, n)
 	s.index = s.load(1, 0, 8<<20, 0)
-	return s, hash
+	return s
 }
 
-func (s *store) insertMany(hash func(i int) dedup.Hash, from, end int) {
+func (s *store) insertMany(from, end int) {
 	s.t.Helper()
 	for i := from; i < end; i++ {
-		if err := s.index.Insert(s.tx, s.p, hash(i), dedup.Record{Offset: int64(i), Stamp: 1}, hour); err != nil {
+		if err := s.index.Insert(s.tx, s.p, numbered(i), dedup.Record{Offset: int64(i), Stamp: 1}, hour); err != nil {
 			s.t.Fatal(err)
 		}
 		if i%997 == 0 || i == end-1 {
@@ -29,16 +28,16 @@ func (s *store) insertMany(hash func(i int) dedup.Hash, from, end int) {
 }
 
 // vain looks for n ids that are there and n that are not, and returns how many rows were looked at for the latter.
-func (s *store) vain(hash func(i int) dedup.Hash, n int) int {
+func (s *store) vain(n int) int {
 	s.t.Helper()
 	for i := range n {
-		if r, found, err := s.index.Find(s.tx, s.p, hash(i), 1, hour); !found || err != nil || r.Offset != int64(i) {
+		if r, found, err := s.index.Find(s.tx, s.p, numbered(i), 1, hour); !found || err != nil || r.Offset != int64(i) {
 			s.t.Fatalf("id %d: %v %v %v", i, r, found, err)
 		}
 	}
 	s.tx.gets = 0
 	for i := range n {
-		if _, found, err := s.index.Find(s.tx, s.p+1, hash(i), 1, hour); found || err != nil {
+		if _, found, err := s.index.Find(s.tx, s.p+1, numbered(i), 1, hour); found || err != nil {
 			s.t.Fatalf("id %d was found in another partition: %v", i, err)
 		}
 	}
@@ -62,14 +61,14 @@ func (s *store) rows(r *dedup.Refill) (keys, rows []string) {
 // used once they are whole and not before, and give their memory back.
 func TestRefill(t *testing.T) {
 	const before, step = 3000, 100
-	s, hash := many(t, before)
+	s := many(t, before)
 	if !s.index.Missing(0) {
 		t.Fatal("no filter is missing after a boot that read none")
 	}
 	if s.index.Missing(1) {
 		t.Error("a bucket that is too old is filtered")
 	}
-	if got := s.vain(hash, before); got < before {
+	if got := s.vain(before); got < before {
 		t.Fatalf("%d look-ups without filters, for %d ids", got, before)
 	}
 	all := before
@@ -79,9 +78,9 @@ func TestRefill(t *testing.T) {
 			break
 		}
 		keys, rows := s.rows(r)
-		s.insertMany(hash, all, all+step) // into the last level, which is made last
+		s.insertMany(all, all+step) // into the last level, which is made last
 		all += step
-		if got := s.vain(hash, all); got < all {
+		if got := s.vain(all); got < all {
 			t.Fatalf("%d look-ups with half a filter, for %d ids", got, all)
 		}
 		for i := range keys {
@@ -94,7 +93,7 @@ func TestRefill(t *testing.T) {
 	if s.index.Missing(0) || all == before {
 		t.Error("a filter is still missing")
 	}
-	if got := s.vain(hash, all); got > all/100 {
+	if got := s.vain(all); got > all/100 {
 		t.Errorf("%d of %d look-ups in vain", got, all)
 	}
 }
@@ -102,7 +101,7 @@ func TestRefill(t *testing.T) {
 // TestRefillOfWhatGoes: a bucket that is dropped while a filter of it is made takes the filter with it.
 func TestRefillOfWhatGoes(t *testing.T) {
 	for _, whole := range []bool{false, true} {
-		s, hash := many(t, 2000)
+		s := many(t, 2000)
 		left := s.shared.Left
 		r := s.index.Refill(0)
 		_, rows := s.rows(r)
@@ -116,7 +115,7 @@ func TestRefillOfWhatGoes(t *testing.T) {
 		if whole { // the queue is deleted
 			err = s.index.Drop(s.tx)
 		} else {
-			err = s.index.Insert(s.tx, s.p, hash(0), dedup.Record{Stamp: 100 * hour}, hour)
+			err = s.index.Insert(s.tx, s.p, numbered(0), dedup.Record{Stamp: 100 * hour}, hour)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -139,9 +138,9 @@ func TestFilterDensities(t *testing.T) {
 	const n = 5000
 	vain := map[int64]int{}
 	for _, memory := range []int64{44 << 10, 28 << 10, 20 << 10, 31 << 9} {
-		s, hash := many(t, n)
+		s := many(t, n)
 		s.index = s.load(1, 0, memory, 2*n)
-		vain[memory] = s.vain(hash, n)
+		vain[memory] = s.vain(n)
 	}
 	if a, b, c, d := vain[44<<10], vain[28<<10], vain[20<<10], vain[31<<9]; a > n/100 || b < a || c < b || d <= c || d > n/2 {
 		t.Errorf("look-ups in vain for %d ids by memory: %v", n, vain)

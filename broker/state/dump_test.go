@@ -44,8 +44,8 @@ func (s *State) LoadFilters(ids int) { s.loadFilters = ids }
 // Refilled waits until no filter is made any more, and reports whether a queue lacks one.
 func (s *State) Refilled() (lacks bool) {
 	s.refills.Wait()
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, q := range s.queues {
 		lacks = lacks || q.ids.Missing(s.oldestIDs(q))
 	}

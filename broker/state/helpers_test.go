@@ -44,9 +44,13 @@ func openNode(t testing.TB, fs *crashdisk.FS, gen uint32) *node {
 	return n
 }
 
+func openSegments(fs *crashdisk.FS, gen uint32) (*segment.Store, error) {
+	return segment.Open(segment.Options{FS: fs, Dir: "segments", SealBytes: sealBytes, Generation: gen})
+}
+
 func tryOpen(t testing.TB, fs *crashdisk.FS, gen uint32) (*node, error) {
 	t.Helper()
-	segments, err := segment.Open(segment.Options{FS: fs, Dir: "segments", SealBytes: sealBytes, Generation: gen})
+	segments, err := openSegments(fs, gen)
 	if err != nil {
 		return nil, err
 	}

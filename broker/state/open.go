@@ -24,7 +24,7 @@ const (
 	memTableBytes = 32 << 20
 	filterBits    = 10 // per key: one look-up in a hundred reads a block in vain
 
-	// For the filters in RAM that spare most look-ups of transaction ids, at most. They take 2 to 8 bytes an id that was pushed in the last hour or
+	// For the filters in RAM that spare most look-ups of transaction ids, at most. They take 3 to 11 bytes an id that was pushed in the last hour or
 	// two, and less when that does not fit. Without one every id that is pushed is looked for on disk, and a push takes many times as long.
 	idFilterBytes = 512 << 20
 	loadFilters   = 4 << 20 // ids that are read at boot to have them again. More would take seconds: they follow while the node serves (refill.go)

@@ -15,21 +15,21 @@ const wantedEvery = 4 << 20
 
 // startRefill makes the filters that are missing, of ids that may still be asked for, in the order of the queues.
 func (s *State) startRefill(ids []stages.QueueID) {
-	var queues []*queue
+	var missing []stages.QueueID
 	for _, id := range ids {
 		if q := s.queues[id]; q.ids.Missing(s.oldestIDs(q)) {
-			queues = append(queues, q)
+			missing = append(missing, id)
 		}
 	}
-	if len(queues) == 0 {
+	if len(missing) == 0 {
 		return
 	}
 	s.refills.Go(func() {
-		for _, q := range queues {
+		for _, id := range missing {
 			for more := true; more; {
 				var err error
-				if more, err = s.refill(q); err != nil {
-					_ = s.stop(fmt.Errorf("transaction ids of queue %d: %w", q.row.ID, err)) // it says so itself
+				if more, err = s.refill(id); err != nil {
+					_ = s.stop(fmt.Errorf("transaction ids of queue %d: %w", id, err)) // it tells the owner
 					return
 				}
 			}
@@ -43,10 +43,10 @@ func (s *State) oldestIDs(q *queue) uint32 {
 }
 
 // refill makes one filter of a queue. It reports whether there may be more to do.
-func (s *State) refill(q *queue) (more bool, err error) {
+func (s *State) refill(id stages.QueueID) (more bool, err error) {
 	s.mu.Lock()
 	var r *dedup.Refill
-	if s.failed == nil {
+	if q := s.queues[id]; q != nil && s.failed == nil {
 		r = q.ids.Refill(s.oldestIDs(q))
 	}
 	s.mu.Unlock()

@@ -8,7 +8,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"queen/broker/segment"
 	"queen/broker/state"
 	"queen/internal/crashdisk"
 	"queen/stages"
@@ -17,7 +16,7 @@ import (
 // openUnfiltered opens a state whose boot reads no transaction ids.
 func openUnfiltered(t *testing.T, fs *crashdisk.FS, gen uint32, fatal func(error)) *node {
 	t.Helper()
-	segments, err := segment.Open(segment.Options{FS: fs, Dir: "segments", SealBytes: sealBytes, Generation: gen})
+	segments, err := openSegments(fs, gen)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,11 +78,7 @@ func TestFiltersBehindABoot(t *testing.T) {
 func TestDamageBehindABoot(t *testing.T) {
 	disk, next := crashdisk.New(), uint32(0)
 	n := openNode(t, disk, 1)
-	var messages []string
-	for i := range 2000 { // a level of several rows: the first one of each is looked at by the boot
-		messages = append(messages, fmt.Sprintf("id-%d=x", i))
-	}
-	n.apply(10, pushOf(&next, 0, item{"q", "p", 0, messages}))
+	n.apply(10, pushOf(&next, 0, item{"q", "p", 0, []string{"a=x"}}))
 	if err := n.Spoil('I', []byte("spoiled")); err != nil {
 		t.Fatal(err)
 	}
