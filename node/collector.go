@@ -9,8 +9,10 @@ import (
 
 // The collector lets the heap grow by a share of what lives on it before it collects. What the sink holds is counted to the byte
 // (QUEEN_S3_MEMORY_MB), but the growth it causes is not: at the usual share of 100 % it would be as much again. So while the sinks hold
-// much, the share is lowered, such that what they hold makes the heap grow by no more than 64 MiB (contract section 4), up to 1 GiB held.
-// Their memory is mostly buffers that the collector need not look into, so that collecting more often costs little.
+// much, the share is lowered, such that what they hold makes the heap grow by no more than 32 MiB, up to 512 MiB held. That is half of
+// what the contract (section 4) leaves the process beside the number: the other half goes to what Go keeps of freed memory (a tenth of the
+// heap) and to what becomes garbage while a collection runs. Their memory is mostly buffers that the collector need not look into, so that
+// collecting more often costs little.
 //
 // While nothing is pushed and no window is written, little garbage is made, so that collecting it at half the usual growth costs little too:
 // ten thousand queues that only stand there are to cost less than 50 MB (contract section 4), and their rows count as often as the heap grows.
@@ -29,7 +31,7 @@ const (
 	usualPercent  = 100
 	quietPercent  = 50
 	lowestPercent = 6        // below it a broker under load would collect without a pause
-	mayGrow       = 64 << 20 // bytes
+	mayGrow       = 32 << 20 // bytes
 )
 
 // held hears how many bytes the sinks hold.
