@@ -59,6 +59,10 @@ type appendFile struct {
 	owner *queueLog
 }
 
+// writeOutBytes is after how many bytes of a segment the system is told to begin writing them. A sync comes after seconds only, and whatever
+// it finds to write then, the raft log's own syncs wait for: the slowest hundredth of pushes took half as long again.
+const writeOutBytes = 1 << 20
+
 func (f *appendFile) close() error { return errors.Join(f.w.Close(), f.sync.Close()) }
 
 // write puts buf at the tail and marks what became dirty. The folder and the file are made when they are missing.
@@ -71,6 +75,9 @@ func (s *Store) write(q *queueLog, tail Tail, buf []byte) error {
 	n, err := q.file.w.WriteAt(buf, tail.Len)
 	if err == nil && n < len(buf) {
 		err = fmt.Errorf("%d of %d bytes written", n, len(buf))
+	}
+	if from, end := tail.Len&^(writeOutBytes-1), (tail.Len+int64(n))&^(writeOutBytes-1); err == nil && from < end {
+		err = durable.BeginWriting(q.file.w, from, end-from)
 	}
 	s.mu.Lock()
 	s.uses++
