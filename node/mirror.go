@@ -10,6 +10,7 @@ import (
 
 	"queen/broker"
 	"queen/internal/logline"
+	"queen/internal/processors"
 	"queen/sink"
 )
 
@@ -29,13 +30,13 @@ func newMirror(o Options, b *broker.Broker, key string) (*mirror, error) {
 	tenant := o.Config.Sink.Tenant
 	log := b.Log(tenant)
 	var held func(bytes int64)
-	if o.Collect != nil {
-		c := &collector{set: o.Collect}
-		log, held = observed{log, c}, c.held
+	if o.Tune != nil {
+		t := newTuning(o.Tune)
+		log, held = observed{log, t}, t.held
 	}
 	s, err := sink.NewSupervisor(sink.Options{Config: o.Config.Sink, Log: log, KV: b.KV(tenant), Applied: b.Applied(tenant), Queues: b.Queues(tenant, o.Config.Sink.Name), Now: o.Now, Key: key,
 		Logger: logline.Named(o.Log, "queen-s3"), Rand: o.Rand, Abort: o.Abort,
-		Shared: sink.NewShared(sink.SharedOptions{Memory: o.Config.Sink.MemoryBytes, Threads: o.Config.Sink.Threads, Held: held, Pushes: b.State().Pushes})})
+		Shared: sink.NewShared(sink.SharedOptions{Memory: o.Config.Sink.MemoryBytes, Threads: o.Config.Sink.Threads, Held: held, Pushes: b.State().Pushes, Processors: processors.Count})})
 	if err != nil {
 		return nil, err
 	}

@@ -36,12 +36,12 @@ type Options struct {
 	Config  config.Config
 	Now     func() time.Time // wall clock
 	Log     zerolog.Logger
-	Rand    io.Reader   // nil: crypto/rand
-	Fatal   func(error) // told once of an error after which only a restart is safe; must not wait for Close
-	Restart func()      // told once that this node has to be closed and another one opened with the same options: a snapshot from another node came in; needed with a cluster
-	Abort   func()      // ends the process at once at a crash point; nil: QUEEN_S3_CRASH_AT is refused
-	Collect func(int)   // sets the collector's percentage of the process (GOGC) while the sink holds much, or nothing is pushed; nil: it is left alone
-	Version string      // shown by /health; empty: Version
+	Rand    io.Reader    // nil: crypto/rand
+	Fatal   func(error)  // told once of an error after which only a restart is safe; must not wait for Close
+	Restart func()       // told once that this node has to be closed and another one opened with the same options: a snapshot from another node came in; needed with a cluster
+	Abort   func()       // ends the process at once at a crash point; nil: QUEEN_S3_CRASH_AT is refused
+	Tune    func(Tuning) // sets Go's runtime while windows are written, or nothing is pushed; nil: it is left alone
+	Version string       // shown by /health; empty: Version
 }
 
 // Validate reports every problem.

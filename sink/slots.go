@@ -29,13 +29,15 @@ type SharedOptions struct {
 	Threads int               // windows encoded at once (QUEEN_S3_THREADS)
 	Held    func(bytes int64) // told how many bytes are held each time that changes, in order; must return at once. nil = nobody asks
 	Pushes  func() uint64     // how many pushes the broker has applied: compressors leave a processor to them. nil = they take all
+
+	Processors func() int // how many the process may use; needed with Pushes
 }
 
 // NewShared returns the share of a process.
 func NewShared(o SharedOptions) *Shared {
 	var pace *codec.Pace
 	if o.Pushes != nil {
-		pace = codec.NewPace(o.Pushes)
+		pace = codec.NewPace(o.Pushes, o.Processors)
 	}
 	return &Shared{budget: stages.NewBudget(o.Memory, o.Held), encoders: permits{newSemaphore(max(1, o.Threads))}, formats: encode.NewRegistry(pace)}
 }

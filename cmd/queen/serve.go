@@ -16,6 +16,7 @@ import (
 
 	"queen/config"
 	"queen/internal/logline"
+	"queen/internal/processors"
 	"queen/node"
 )
 
@@ -47,7 +48,7 @@ func serve(environ []string, errs io.Writer) int {
 	}
 	for {
 		fatal, restart := make(chan error, 1), make(chan struct{}, 1)
-		n, err := node.New(node.Options{Config: c, Now: now, Log: log, Abort: abort, Collect: collect(environ), Fatal: func(err error) {
+		n, err := node.New(node.Options{Config: c, Now: now, Log: log, Abort: abort, Tune: tune(environ), Fatal: func(err error) {
 			select {
 			case fatal <- err:
 			default: // the first one is what matters
@@ -68,14 +69,21 @@ func serve(environ []string, errs io.Writer) int {
 	}
 }
 
-// collect sets the collector's percentage. Who has set the collector himself keeps what he asked for.
-func collect(environ []string) func(percent int) {
+// tune sets Go's runtime. Who has set the collector or the processors himself keeps what he asked for.
+func tune(environ []string) func(node.Tuning) {
+	collector, scheduler := true, true
 	for _, set := range environ {
-		if strings.HasPrefix(set, "GOGC=") || strings.HasPrefix(set, "GOMEMLIMIT=") {
-			return nil
+		collector = collector && !strings.HasPrefix(set, "GOGC=") && !strings.HasPrefix(set, "GOMEMLIMIT=")
+		scheduler = scheduler && !strings.HasPrefix(set, "GOMAXPROCS=")
+	}
+	return func(t node.Tuning) {
+		if collector {
+			debug.SetGCPercent(t.Percent)
+		}
+		if scheduler {
+			processors.Extra(t.Extra)
 		}
 	}
-	return func(percent int) { debug.SetGCPercent(percent) }
 }
 
 // service is a node on its way from start to end.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,6 +14,8 @@ import (
 	"time"
 
 	"queen/internal/logline"
+	"queen/internal/processors"
+	"queen/node"
 )
 
 // TestEnds: however a node ends, and whatever of it hangs as it does on a disk that does not answer, the process ends: within its
@@ -108,11 +112,18 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// Who has set the collector himself keeps what he asked for.
-func TestCollect(t *testing.T) {
-	for environ, left := range map[string]bool{"PATH=/bin": false, "GOGC=200": true, "GOMEMLIMIT=1GiB": true, "GOGCTRACE=1": false} {
-		if got := collect([]string{environ}) == nil; got != left {
-			t.Errorf("%s: left alone %v", environ, got)
+// Who has set the collector or the processors himself keeps what he asked for.
+func TestTune(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	for environ, set := range map[string]struct{ collector, scheduler bool }{
+		"PATH=/bin": {true, true}, "GOGC=200": {false, true}, "GOMEMLIMIT=1GiB": {false, true}, "GOMAXPROCS=2": {true, false}, "GOGCTRACE=1": {true, true},
+	} {
+		before := runtime.GOMAXPROCS(0)
+		tune([]string{environ})(node.Tuning{Percent: 77, Extra: true})
+		collector, scheduler := debug.SetGCPercent(100) == 77, runtime.GOMAXPROCS(0) == before+1
+		if collector != set.collector || scheduler != set.scheduler {
+			t.Errorf("%s: the collector was set %v, want %v; the scheduler %v, want %v", environ, collector, set.collector, scheduler, set.scheduler)
 		}
+		processors.Extra(false)
 	}
 }

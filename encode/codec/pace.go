@@ -2,7 +2,6 @@ package codec
 
 import (
 	"io"
-	"runtime"
 	"sync"
 )
 
@@ -15,16 +14,18 @@ import (
 //   - Only a job that is being compressed counts: the library has written nothing of it yet.
 //   - A stream that has failed or ended has no job in flight.
 type Pace struct {
-	pushes func() uint64 // how many there were so far
+	pushes     func() uint64 // how many there were so far
+	processors func() int    // how many the process may use
 
 	mu     sync.Mutex
 	moved  sync.Cond // a job ended, or a stream did
 	flying int       // jobs in flight, of all streams
 }
 
-// NewPace returns the pace of a process. pushes is how many there were so far: it is asked often, from any goroutine.
-func NewPace(pushes func() uint64) *Pace {
-	p := &Pace{pushes: pushes}
+// NewPace returns the pace of a process. pushes is how many there were so far, and processors how many it may use: they are asked often, from
+// any goroutine.
+func NewPace(pushes func() uint64, processors func() int) *Pace {
+	p := &Pace{pushes: pushes, processors: processors}
 	p.moved.L = &p.mu
 	return p
 }
@@ -84,7 +85,7 @@ func (s *paced) begin() {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
 	s.listen()
-	for !s.over && s.wary > 0 && s.flying > 0 && s.p.flying >= max(1, runtime.GOMAXPROCS(0)-1) {
+	for !s.over && s.wary > 0 && s.flying > 0 && s.p.flying >= max(1, s.p.processors()-1) {
 		s.p.moved.Wait()
 	}
 	if !s.over {

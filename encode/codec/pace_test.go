@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -73,13 +72,15 @@ func TestJobsAreSeen(t *testing.T) {
 	}
 }
 
+func two() int { return 2 } // processors
+
 // TestPacedBytes: the same bytes with a pace and without, also in writes of any size, and nothing stays in flight.
 func TestPacedBytes(t *testing.T) {
 	for _, n := range []int{0, 1, zstdJob - 1, zstdJob, zstdJob + 1, 4*zstdJob + 77} {
 		data := long(n)
 		want := compress(t, zstdCodec{spare: &spare{}}, data, nil)
 		for _, size := range []int{77_777, zstdJob, 3 * zstdJob} {
-			p := NewPace(always())
+			p := NewPace(always(), two)
 			got := spy{pace: p}
 			w, err := zstdCodec{&spare{}, p}.Writer(&got)
 			if err != nil {
@@ -100,8 +101,7 @@ func TestPacedBytes(t *testing.T) {
 
 // TestPaceLeavesAProcessor: with pushes, of two processors one is used.
 func TestPaceLeavesAProcessor(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
-	p := NewPace(always())
+	p := NewPace(always(), two)
 	got := spy{pace: p}
 	w, err := zstdCodec{&spare{}, p}.Writer(&got)
 	if err != nil {
@@ -125,14 +125,14 @@ func (sink) Abort()                      {}
 // TestPaceWithoutPushes: a compressor takes all that it can get; so does one that has nothing in flight, whoever else has.
 func TestPaceWithoutPushes(t *testing.T) {
 	data := long(zstdJob)
-	p := NewPace(func() uint64 { return 7 })
+	p := NewPace(func() uint64 { return 7 }, two)
 	s := &paced{Writer: sink{}, p: p, w: io.Discard, job: zstdJob, seen: 7}
-	for range 3 * runtime.GOMAXPROCS(0) {
+	for range 6 {
 		if _, err := s.Write(data); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if p.flying != 3*runtime.GOMAXPROCS(0) {
+	if p.flying != 6 {
 		t.Errorf("%d jobs in flight", p.flying)
 	}
 	p.pushes = always()
@@ -149,7 +149,7 @@ func TestPaceWithoutPushes(t *testing.T) {
 // TestPaceOfAFailedStream: an error of what the object is written to ends it, also for who waits, and leaves nothing in flight.
 func TestPaceOfAFailedStream(t *testing.T) {
 	for fail := range 8 {
-		p := NewPace(always())
+		p := NewPace(always(), two)
 		w, err := zstdCodec{&spare{}, p}.Writer(&spy{fail: fail + 1})
 		if err != nil {
 			t.Fatal(err)
