@@ -59,7 +59,7 @@ func (b *Broker) load(seed [16]byte) error {
 	}
 	folder := filepath.Join(b.o.Dir, stateDir)
 	err = ofState(folder, func() error {
-		b.state, err = state.Load(state.Options{FS: b.disk, Dir: folder, Segments: b.segs, Fatal: b.fatal})
+		b.state, err = state.Load(state.Options{FS: b.disk, Dir: folder, Segments: b.segs, Filters: b.o.Filters, Fatal: b.fatal})
 		return err
 	})
 	if err != nil {

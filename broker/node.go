@@ -44,6 +44,8 @@ type Options struct {
 	SnapshotBytes int64
 	// Fatal is told once of an error after which only a restart is safe. It must not wait for Close.
 	Fatal func(error)
+	// Filters is how many bytes the filters in RAM may take which spare most look-ups of transaction ids; 0 = 512 MiB.
+	Filters int64
 	// Restart is told once that this broker has to be closed and another one opened on its folder: a snapshot from another node takes the
 	// state's place. Needed with Cluster; it must not wait for Close.
 	Restart func()

@@ -17,7 +17,7 @@ import (
 
 // openBroker opens the raft port, if this node is one of several, and then the broker, which closes it.
 func (n *Node) openBroker(ctx context.Context) error {
-	o := broker.Options{Dir: n.o.Config.Dir, NodeID: n.o.Config.NodeID, Now: n.o.Now, Rand: n.o.Rand, Fatal: n.o.Fatal, Restart: n.o.Restart, Key: n.key, Log: logline.Named(n.o.Log, "broker")}
+	o := broker.Options{Dir: n.o.Config.Dir, NodeID: n.o.Config.NodeID, Now: n.o.Now, Rand: n.o.Rand, Fatal: n.o.Fatal, Restart: n.o.Restart, Filters: filters(n.o.Memory), Key: n.key, Log: logline.Named(n.o.Log, "broker")}
 	if c := n.o.Config.Cluster; c != nil {
 		l, err := net.Listen("tcp", c.Listen)
 		if err != nil {
@@ -76,4 +76,12 @@ func (n *Node) announceCluster(log zerolog.Logger) {
 		return
 	}
 	e.Ints("nodes", ids).Msg("one node of a cluster")
+}
+
+// filters is how many bytes filters of transaction ids may take on a machine with so much memory; 0 when that is not known.
+func filters(memory uint64) int64 {
+	if memory == 0 {
+		return 0
+	}
+	return int64(min(max(memory/8, 64<<20), 4<<30))
 }

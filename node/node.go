@@ -40,6 +40,7 @@ type Options struct {
 	Fatal   func(error)  // told once of an error after which only a restart is safe; must not wait for Close
 	Restart func()       // told once that this node has to be closed and another one opened with the same options: a snapshot from another node came in; needed with a cluster
 	Abort   func()       // ends the process at once at a crash point; nil: QUEEN_S3_CRASH_AT is refused
+	Memory  uint64       // bytes that the process may use, an eighth of which filters of transaction ids may take; 0: unknown
 	Tune    func(Tuning) // sets Go's runtime while windows are written, or nothing is pushed; nil: it is left alone
 	Version string       // shown by /health; empty: Version
 }

@@ -3,7 +3,7 @@
 //
 // It is pure over a small Tx. It decides nothing about a push: broker/state/push.go asks for each record and stores what was
 // not found. Read this file, then recent.go (ids that are in RAM alone), store.go (how they become rows), filter.go (what
-// spares look-ups), load.go (boot) and refill.go (behind it).
+// spares look-ups), memory.go (where that lies), load.go (boot) and refill.go (behind it).
 //
 // A row an id would cost more than all else that is done for a record. So the newest ids of all queues, some thousands, are
 // in RAM alone: the frames of the segments say them, and a boot reads them again. Now and then they all become rows, and rows
@@ -90,8 +90,8 @@ type bucket struct {
 // level is rows that share the same number of bits.
 type level struct {
 	number uint8
-	filter *filter // nil = there is none
-	refill *filter // nil, or what a Refill fills: it has all ids that were stored since that began
+	filter filter  // nil = there is none
+	refill *Refill // nil, or what makes one: it is told of all ids that are stored meanwhile
 }
 
 // NewIndex returns the index of a queue without ids.
@@ -205,7 +205,9 @@ func (b *bucket) release(shared *Shared) {
 	for i := range b.levels {
 		l := &b.levels[i]
 		l.filter.release(shared)
-		l.refill.release(shared)
+		if l.refill != nil {
+			l.refill.filter.release(shared)
+		}
 		l.filter, l.refill = nil, nil
 	}
 	if b.single != nil {

@@ -103,7 +103,8 @@ func (x *Index) loadFilters(b *bucket, rows Rows, budget *int) error {
 	if err != nil || all == nil {
 		return err
 	}
-	if b.single.filter = newFilter(x.shared, uint64(len(all))); b.single.filter != nil {
+	n := uint64(len(all))
+	if b.single.filter.grow(x.shared, math.MaxUint8, n, n); b.single.filter != nil {
 		for _, at := range all {
 			b.single.filter.add(at)
 		}
@@ -119,20 +120,21 @@ func (x *Index) loadFilter(b *bucket, l *level, rows Rows, budget *int) error {
 	if x.held(b, l) > max(*budget, 0) {
 		return nil // what was read would be thrown away
 	}
-	f := newFilter(x.shared, levelIDs(l.number))
-	if f == nil {
-		return nil
-	}
+	var f filter
 	from, end := levelRows(x.queue, b.number, l.number)
 	complete := true
 	var fault error
+	ahead := x.expected(b, l)
 	err := rows(from, end, func(key, row []byte) bool {
 		if fault = checkGroup(row); fault != nil {
 			fault = fmt.Errorf("row %x: %w", key, fault)
 			return false
 		}
-		*budget -= len(row) / recordSize
-		complete = *budget >= 0
+		n := len(row) / recordSize
+		*budget -= n
+		f.grow(x.shared, l.number, uint64(n), ahead)
+		ahead -= min(ahead, uint64(n))
+		complete = *budget >= 0 && f != nil
 		for ; complete && len(row) > 0; row = row[recordSize:] {
 			f.add(x.shared.placeOf(recordAt(row)))
 		}
@@ -148,6 +150,19 @@ func (x *Index) loadFilter(b *bucket, l *level, rows Rows, budget *int) error {
 	l.filter = f
 	return nil
 }
+
+// expected is for how many ids a filter of what a level holds is made. A level begins with all the ids that are stored at once, of which the first may
+// belong to the one before.
+func (x *Index) expected(b *bucket, l *level) uint64 {
+	most := levelIDs(l.number)
+	if n := x.held(b, l); n > 0 {
+		return min(uint64(n)+atOnce, most)
+	}
+	return most
+}
+
+// atOnce is more ids than are stored at once.
+const atOnce = 1 << 17
 
 // held is about how many ids a level holds, 0 when that is not known.
 func (x *Index) held(b *bucket, l *level) int {

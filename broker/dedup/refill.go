@@ -3,15 +3,18 @@ package dedup
 import "fmt"
 
 // Refill makes the filter of one level anew from its rows, beside everything else: at boot no more ids are read than a boot may take, and
-// without its filter every new id would be looked for on disk until its bucket is too old.
+// without its filter every new id would be looked for on disk until its bucket is too old. A level that began when there was no memory
+// gets its filter that way too, when there is some.
 //
-// The owner of the index calls Refill, Wanted and Done under the lock under which it inserts and finds. After Refill it reads the rows and calls
+// The owner of the index calls Refill, Grow, Wanted and Done under the lock under which it inserts and finds. After Refill it reads the rows and calls
 // Add without it: pushes do not wait. An id that is stored meanwhile is put into the new filter by Store, so that it does not matter whether the
 // reader meets its row. Nobody asks the filter before Done.
 type Refill struct {
 	index    *Index
-	filter   *filter // its level's refill, as long as that is there
-	From, To []byte  // the rows to read: From <= key < To
+	filter   filter // at least one
+	level    uint8
+	ahead    uint64 // ids that may still be read
+	From, To []byte // the rows to read: From <= key < To
 }
 
 // Missing reports whether a level of a bucket that is not older than since has no filter.
@@ -27,11 +30,11 @@ func (x *Index) Refill(since uint32) *Refill {
 	if l == nil {
 		return nil
 	}
-	l.refill = newFilter(x.shared, levelIDs(l.number))
-	if l.refill == nil {
+	r := &Refill{index: x, level: l.number, ahead: x.expected(b, l)}
+	if r.Grow(); r.filter == nil {
 		return nil
 	}
-	r := &Refill{index: x, filter: l.refill}
+	l.refill = r
 	r.From, r.To = levelRows(x.queue, b.number, l.number)
 	return r
 }
@@ -49,16 +52,28 @@ func (x *Index) unfiltered(since uint32) (*bucket, *level) {
 	return nil, nil
 }
 
+// Full reports whether Grow is to be called. It needs no lock.
+func (r *Refill) Full() bool { return r.filter[len(r.filter)-1].room == 0 && r.ahead > 0 }
+
+// Grow makes room for more ids.
+func (r *Refill) Grow() { r.filter.grow(r.index.shared, r.level, 1, r.ahead) }
+
 // Add notes the ids of a row. It needs no lock.
 func (r *Refill) Add(key, row []byte) error {
 	if err := checkGroup(row); err != nil {
 		return fmt.Errorf("dedup row %x: %w", key, err)
 	}
+	b, n := r.filter[len(r.filter)-1], uint64(len(row)/recordSize)
+	b.room -= min(b.room, n)
+	r.ahead -= min(r.ahead, n)
 	for ; len(row) > 0; row = row[recordSize:] {
-		r.filter.addBeside(r.index.shared.placeOf(recordAt(row)))
+		b.addBeside(r.index.shared.placeOf(recordAt(row)))
 	}
 	return nil
 }
+
+// beside notes an id that is stored meanwhile.
+func (r *Refill) beside(at place) { r.filter[len(r.filter)-1].addBeside(at) }
 
 // Wanted reports whether the filter is still needed: its bucket may be dropped.
 func (r *Refill) Wanted() bool { return r.at() != nil }
@@ -75,7 +90,7 @@ func (r *Refill) at() *level {
 	for i := range r.index.buckets {
 		levels := r.index.buckets[i].levels
 		for k := range levels {
-			if levels[k].refill == r.filter {
+			if levels[k].refill == r {
 				return &levels[k]
 			}
 		}

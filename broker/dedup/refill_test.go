@@ -137,12 +137,12 @@ func TestRefillOfWhatGoes(t *testing.T) {
 func TestFilterDensities(t *testing.T) {
 	const n = 5000
 	vain := map[int64]int{}
-	for _, memory := range []int64{44 << 10, 28 << 10, 20 << 10, 31 << 9} {
+	for _, memory := range []int64{128 << 10, 46 << 10, 20 << 10, 12 << 10} {
 		s := many(t, n)
 		s.index = s.load(1, 0, memory, 2*n)
 		vain[memory] = s.vain(n)
 	}
-	if a, b, c, d := vain[44<<10], vain[28<<10], vain[20<<10], vain[31<<9]; a > n/100 || b < a || c < b || d <= c || d > n/2 {
+	if a, b, c, d := vain[128<<10], vain[46<<10], vain[20<<10], vain[12<<10]; a > n/100 || b < a || c < b || d <= c || d > n/2 {
 		t.Errorf("look-ups in vain for %d ids by memory: %v", n, vain)
 	}
 }

@@ -109,7 +109,7 @@ func (x *Index) storeIn(tx Tx, b *bucket, entries []entry) error {
 			l.filter.add(e.at)
 		}
 		if l.refill != nil {
-			l.refill.addBeside(e.at)
+			l.refill.beside(e.at)
 		}
 		if i+1 < len(order) && order[i+1]>>32 == o>>32 {
 			continue
@@ -126,10 +126,16 @@ func (x *Index) storeIn(tx Tx, b *bucket, entries []entry) error {
 // levelFor returns the level for so many more ids of a bucket, which is the newest one or becomes it.
 func (x *Index) levelFor(b *bucket, more uint64) *level {
 	number := levelOf(b.stored + more)
-	if n := len(b.levels); n == 0 || b.levels[n-1].number < number {
-		b.levels = append(b.levels, level{number: number, filter: newFilter(x.shared, levelIDs(number))})
+	n := len(b.levels)
+	begins := n == 0 || b.levels[n-1].number < number
+	if begins {
+		b.levels = append(b.levels, level{number: number})
 	}
-	return &b.levels[len(b.levels)-1]
+	l := &b.levels[len(b.levels)-1]
+	if begins || l.filter != nil { // a filter that lacks ids would be none
+		l.filter.grow(x.shared, l.number, more, levelIDs(l.number)-min(b.stored, levelIDs(l.number)))
+	}
+	return l
 }
 
 // byGroup returns the groups of entries, shifted by 32 bits, with the places of the entries behind them, in the order of the groups.

@@ -183,10 +183,12 @@ func (s *State) Close() error {
 		err = s.flush()
 	}
 	s.unblock1.Do(func() { close(s.closing) })
+	s.mu.Lock()
+	s.fail(errors.New("closed")) // no Apply begins to make filters any more
+	s.mu.Unlock()
 	s.refills.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fail(errors.New("closed"))
 	if s.db != nil {
 		err = errors.Join(err, s.db.Close())
 	}

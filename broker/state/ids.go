@@ -95,6 +95,7 @@ func (tx *transaction) storeIDs() error {
 			if err := tx.storeIDsOf(q); err != nil {
 				return err
 			}
+			s.startRefill([]stages.QueueID{q.row.ID}) // an hour of ids may have gone, and left memory for what had none
 		}
 	}
 	return nil

@@ -24,10 +24,10 @@ const (
 	memTableBytes = 32 << 20
 	filterBits    = 10 // per key: one look-up in a hundred reads a block in vain
 
-	// For the filters in RAM that spare most look-ups of transaction ids, at most. They take 3 to 11 bytes an id that was pushed in the last hour or
-	// two, and less when that does not fit. Without one every id that is pushed is looked for on disk, and a push takes many times as long.
-	idFilterBytes = 512 << 20
-	loadFilters   = 4 << 20 // ids that are read at boot to have them again. More would take seconds: they follow while the node serves (refill.go)
+	// For the filters in RAM of transaction ids. They take 2 to 4 bytes an id that was pushed in the last hour or two, and less when that does not
+	// fit. Without one every id that is pushed is looked for on disk, and a push takes many times as long.
+	defaultFilters = 512 << 20
+	loadFilters    = 4 << 20 // ids that are read at boot to have them again. More would take seconds: they follow while the node serves (refill.go)
 )
 
 // Open is Load and Begin.
@@ -52,10 +52,13 @@ func Load(o Options) (*State, error) {
 	if o.FS == nil {
 		o.FS = vfs.Default
 	}
+	if o.Filters == 0 {
+		o.Filters = defaultFilters
+	}
 	s := &State{
 		opts: o, segments: o.Segments,
 		meta: meta{nextQueue: 1, nextPartition: 1, nextVersion: 1},
-		ids:  dedup.Shared{Left: idFilterBytes}, maxRecent: maxRecent, maxRecentBytes: maxRecentBytes, loadFilters: loadFilters,
+		ids:  dedup.Shared{Left: o.Filters}, maxRecent: maxRecent, maxRecentBytes: maxRecentBytes, loadFilters: loadFilters,
 		tenants: make(map[[16]byte]*tenant), queues: make(map[stages.QueueID]*queue),
 		gone:     make(map[stages.QueueID]bool),
 		unsynced: make(chan struct{}), closing: make(chan struct{}),

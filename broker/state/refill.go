@@ -8,7 +8,8 @@ import (
 )
 
 // A boot reads so many transaction ids as it has time for (loadFilters). The filters of the others are made behind it by one goroutine, which
-// reads rows without the lock: what is pushed meanwhile is looked for on disk, and must not wait for this too.
+// reads rows without the lock: what is pushed meanwhile is looked for on disk, and must not wait for this too. So are those for which there was no
+// memory, once an hour of ids has gone.
 
 // wantedEvery is after how many bytes of rows it is asked whether they are needed still.
 const wantedEvery = 4 << 20
@@ -59,6 +60,9 @@ func (s *State) refill(id stages.QueueID) (more bool, err error) {
 		if left -= len(row); left <= 0 { // seldom: an entry that is being applied takes long while a filter is missing
 			wanted, left = s.wanted(r), wantedEvery
 		}
+		if r.Full() {
+			s.growFilter(r)
+		}
 		fault = r.Add(key, row)
 		return fault == nil && wanted
 	})
@@ -72,6 +76,15 @@ func (s *State) refill(id stages.QueueID) (more bool, err error) {
 	defer s.mu.Unlock()
 	r.Done()
 	return true, nil
+}
+
+// growFilter makes room in a filter.
+func (s *State) growFilter(r *dedup.Refill) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.Wanted() { // else its memory was given back
+		r.Grow()
+	}
 }
 
 // wanted reports whether a filter is still needed, and the state goes on.

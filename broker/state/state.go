@@ -21,6 +21,7 @@ type Options struct {
 	FS       vfs.FS         // nil = the real one
 	Dir      string         // of pebble; made when missing
 	Segments *segment.Store // bodies of records. The caller closes it, after the State
+	Filters  int64          // bytes that the filters in RAM may take which spare most look-ups of transaction ids; 0 = 512 MiB
 	// Fatal is called once, when the state can't go on: a sync that failed means that what was written may be lost, and only a
 	// restart from the raft log is safe. It has to end the process, and may return before it has: nothing is applied, read or
 	// written any more. It is called under locks of pebble's, so it must not wait for Close.

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/rs/zerolog"
 
 	"queen/config"
@@ -48,7 +49,7 @@ func serve(environ []string, errs io.Writer) int {
 	}
 	for {
 		fatal, restart := make(chan error, 1), make(chan struct{}, 1)
-		n, err := node.New(node.Options{Config: c, Now: now, Log: log, Abort: abort, Tune: tune(environ), Fatal: func(err error) {
+		n, err := node.New(node.Options{Config: c, Now: now, Log: log, Abort: abort, Memory: memory(), Tune: tune(environ), Fatal: func(err error) {
 			select {
 			case fatal <- err:
 			default: // the first one is what matters
@@ -67,6 +68,15 @@ func serve(environ []string, errs io.Writer) int {
 			return code
 		}
 	}
+}
+
+// memory is how many bytes the process may use: the limit of its container, or what the machine has; 0 when neither is known.
+func memory() uint64 {
+	n, err := memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)()
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // tune sets Go's runtime. Who has set the collector or the processors himself keeps what he asked for.

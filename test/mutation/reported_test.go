@@ -52,7 +52,7 @@ var reportedTable = []mutation{
 	{invariant: "P23", why: "where the transaction ids are is not read back",
 		file: "broker/state/open.go", old: "\t\t{tableIDs, s.loadIDPlace},\n", new: "", pkg: "broker/state", test: "TestDeterminism", says: "readers see"},
 	{invariant: "P23", why: "a filter that is made behind a boot lacks the transaction ids that were stored meanwhile",
-		file: "broker/dedup/store.go", old: "l.refill.addBeside(e.at)", new: "_ = l.refill", pkg: "broker/dedup", test: "TestRefill", says: "false <nil>"},
+		file: "broker/dedup/store.go", old: "l.refill.beside(e.at)", new: "_ = l.refill", pkg: "broker/dedup", test: "TestRefill", says: "false <nil>"},
 	{invariant: "P23", why: "bits that turned over on the way are taken",
 		file: "broker/snapshot/receive.go", old: "got != in.sum.Sum32()", new: "false && got != in.sum.Sum32()", pkg: "broker/snapshot", test: "TestReceiveDamage", says: "differs: taken"},
 	{invariant: "P23", why: "half a snapshot is taken",
