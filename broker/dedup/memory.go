@@ -8,8 +8,8 @@ import (
 )
 
 // outside is from how many bytes on the blocks of a filter lie outside of Go's heap. They may come to gigabytes, and the heap may grow by as much as
-// lies on it before it is collected.
-const outside = 1 << 20
+// lies on it before it is collected. Smaller ones stay on it: without them it is collected more often, and pushes cost 3 to 7 % more.
+const outside = 64 << 20
 
 // allocate gives a filter so many blocks, all zero. It reports whether there is memory for them; large ones are given back to the system when
 // the filter is no longer used.
